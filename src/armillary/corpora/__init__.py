@@ -1,0 +1,1 @@
+"""Real small data that ships with packages, and generators that several methods share."""

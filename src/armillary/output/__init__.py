@@ -1,0 +1,38 @@
+"""What all commands share: atomic files, tables, charts and progress bars.
+
+Everything is loaded when first used, so that a command that prints one line stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armillary.output.charts import save_chart as save_chart
+    from armillary.output.files import atomic_path as atomic_path
+    from armillary.output.files import write_bytes as write_bytes
+    from armillary.output.files import write_csv as write_csv
+    from armillary.output.files import write_json as write_json
+    from armillary.output.files import write_text as write_text
+    from armillary.output.terminal import Console as Console
+    from armillary.output.terminal import progress as progress
+
+_HOMES = {
+    "save_chart": "charts",
+    "atomic_path": "files",
+    "write_bytes": "files",
+    "write_csv": "files",
+    "write_json": "files",
+    "write_text": "files",
+    "Console": "terminal",
+    "progress": "terminal",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
