@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from armillary.output.files import write_json as write_json
     from armillary.output.files import write_text as write_text
     from armillary.output.terminal import Console as Console
+    from armillary.output.terminal import console as console
     from armillary.output.terminal import progress as progress
 
 _HOMES = {
@@ -26,6 +27,7 @@ _HOMES = {
     "write_json": "files",
     "write_text": "files",
     "Console": "terminal",
+    "console": "terminal",
     "progress": "terminal",
 }
 
