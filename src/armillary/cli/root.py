@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from armillary import __version__, catalog
-from armillary.errors import BAD_INPUT_TYPES, ExitCode
+from armillary.errors import BAD_INPUT_TYPES, ExitCode, MissingExtra
 from armillary.output import terminal
 
 #: Commands of the machinery: name -> (module that holds ``app``, help line).
@@ -125,11 +125,22 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        error = _name_extra(error, arguments)
         bad_input = isinstance(error, BAD_INPUT_TYPES)
         _say(_message(error) if bad_input else f"failed: {type(error).__name__}: {error}")
         if not bad_input:
             _say("run again with --debug to see the traceback")
         return ExitCode.BAD_INPUT if bad_input else ExitCode.FAILED
+
+
+def _name_extra(error: Exception, arguments: list[str]) -> Exception:
+    """An absent package of a method's sub-command, told as the extra that brings it."""
+    if not isinstance(error, ModuleNotFoundError) or isinstance(error, MissingExtra):
+        return error
+    for method in catalog.methods():
+        if method.card.slug in arguments and method.missing_modules() and method.card.extra:
+            return MissingExtra(method.card.slug, method.card.extra, error.name or "")
+    return error
 
 
 def _usage(error: Any, is_usage: bool) -> int:
