@@ -112,10 +112,8 @@ def run(arguments: list[str] | None = None) -> int:
     command = typer.main.get_command(app)
     try:
         code = command.main(arguments, prog_name="armillary", standalone_mode=False)
-        return code if isinstance(code, int) else ExitCode.OK
     except (typer.Abort, KeyboardInterrupt):
-        terminal.console().note("interrupted")
-        return ExitCode.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except click_exception as error:
         return _usage(error, isinstance(error, usage_error))
     except BrokenPipeError:
@@ -131,6 +129,9 @@ def run(arguments: list[str] | None = None) -> int:
         if not bad_input:
             _say("run again with --debug to see the traceback")
         return ExitCode.BAD_INPUT if bad_input else ExitCode.FAILED
+    if code == ExitCode.INTERRUPTED:
+        terminal.console().note("interrupted")
+    return code if isinstance(code, int) else ExitCode.OK
 
 
 def _name_extra(error: Exception, arguments: list[str]) -> Exception:
