@@ -108,7 +108,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command line and give its exit code; see `armillary.errors.ExitCode`."""
     arguments = _hoist(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
-    usage_error, click_exception = cast(list[type[Any]], typer.BadParameter.__mro__[1:3])
+    usage_error, click_exception = cast(list[type[Exception]], typer.BadParameter.__mro__[1:3])
     command = typer.main.get_command(app)
     try:
         code = command.main(arguments, prog_name="armillary", standalone_mode=False)
