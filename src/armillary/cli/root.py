@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from armillary import __version__, catalog
-from armillary.errors import BAD_INPUT_TYPES, ExitCode
+from armillary.errors import BAD_INPUT_TYPES, ExitCode, MissingExtra
 from armillary.output import terminal
 
 #: Commands of the machinery: name -> (module that holds ``app``, help line).
@@ -108,14 +108,12 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command line and give its exit code; see `armillary.errors.ExitCode`."""
     arguments = _hoist(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
-    usage_error, click_exception = typer.BadParameter.__mro__[1:3]
+    usage_error, click_exception = cast(list[type[Exception]], typer.BadParameter.__mro__[1:3])
     command = typer.main.get_command(app)
     try:
         code = command.main(arguments, prog_name="armillary", standalone_mode=False)
-        return code if isinstance(code, int) else ExitCode.OK
     except (typer.Abort, KeyboardInterrupt):
-        terminal.console().note("interrupted")
-        return ExitCode.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except click_exception as error:
         return _usage(error, isinstance(error, usage_error))
     except BrokenPipeError:
@@ -125,11 +123,25 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        error = _name_extra(error, arguments)
         bad_input = isinstance(error, BAD_INPUT_TYPES)
         _say(_message(error) if bad_input else f"failed: {type(error).__name__}: {error}")
         if not bad_input:
             _say("run again with --debug to see the traceback")
         return ExitCode.BAD_INPUT if bad_input else ExitCode.FAILED
+    if code == ExitCode.INTERRUPTED:
+        terminal.console().note("interrupted")
+    return code if isinstance(code, int) else ExitCode.OK
+
+
+def _name_extra(error: Exception, arguments: list[str]) -> Exception:
+    """An absent package of a method's sub-command, told as the extra that brings it."""
+    if not isinstance(error, ModuleNotFoundError) or isinstance(error, MissingExtra):
+        return error
+    for method in catalog.methods():
+        if method.card.slug in arguments and method.missing_modules() and method.card.extra:
+            return MissingExtra(method.card.slug, method.card.extra, error.name or "")
+    return error
 
 
 def _usage(error: Any, is_usage: bool) -> int:
