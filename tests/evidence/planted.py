@@ -68,3 +68,14 @@ def write(folder: Path, body: str = PLAIN, slug: str = "planted") -> str:
     (package / "card.py").write_text(CARD.format(slug=slug), "utf-8")
     (package / "evidence.py").write_text(HEAD + textwrap.dedent(body), "utf-8")
     return name
+
+
+def announce(folder: Path, body: str = PLAIN, slug: str = "planted") -> str:
+    """Write the method as a package that other processes find by its entry point, with ``folder``
+    on their path."""
+    name = write(folder, body, slug)
+    information = folder / f"{name}-1.0.dist-info"
+    information.mkdir(exist_ok=True)
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[armillary.methods]\n{slug} = {name}\n")
+    return name

@@ -28,7 +28,7 @@ class _Active:
     group: Group
     worker: Worker
     remaining: list[str]
-    deadline: float
+    started: float
     ready: bool = False
     current: str | None = None
     rows: list[Row] = dataclasses.field(default_factory=list)
@@ -166,6 +166,7 @@ class Execution:
                 if task.remaining:
                     waiting.appendleft((task.group, task.remaining))
                 else:
+                    self._put_seconds(task.group, task.started)
                     yield task.group
         for worker in idle:
             self._end(worker)
@@ -187,9 +188,14 @@ class Execution:
                 "environment": {artefacts.ARTEFACTS_VARIABLE: json.dumps(prepared)},
             }
         )
-        # A group that starts again after a death has its whole time again.
-        deadline = time.monotonic() + experiment.max_seconds
-        return _Active(group, worker, list(remaining), deadline)
+        return _Active(group, worker, list(remaining), time.monotonic())
+
+    def _put_seconds(self, group: Group, started: float) -> None:
+        trial = group.trial
+        self._store.put_seconds(
+            trial.fingerprint, trial.method, trial.experiment.id, trial.profile, group.case,
+            group.seed, time.monotonic() - started,
+        )  # fmt: skip
 
     def _advance(self, task: _Active) -> bool | None:
         """Take in what a worker has said.
@@ -206,7 +212,8 @@ class Execution:
         for event in events:
             if self._take(task, event):
                 return True
-        if time.monotonic() > task.deadline:
+        # A group that starts again after a death has its whole time again.
+        if time.monotonic() > task.started + task.group.trial.experiment.max_seconds:
             self._time_out(task)
             self._end(task.worker)
             return False
@@ -303,6 +310,7 @@ class Execution:
     def _time(self, group: Group, held: int) -> None:
         """Measure a timed group; a contender that dies is left out and the others start afresh."""
         assert group.timing is not None
+        started = time.monotonic()
         remaining = list(group.contenders)
         failures: list[Row] = []
         rows: list[Row] = []
@@ -319,6 +327,7 @@ class Execution:
         failed = {row.contender for row in failures}
         whole = [row for row in rows if row.contender not in failed] + failures
         self._store.put(group.trial.fingerprint, whole, replace_group=True)
+        self._put_seconds(group, started)
 
     # ---- processes -----------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from armillary.evidence.scrub import hide_passwords
 from armillary.evidence.shapes import Row
 from armillary.output.files import to_json
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 60.0
 FILE_NAME = "evidence.sqlite"
 
@@ -91,6 +91,28 @@ metrics = sa.Table(
     sa.Column("name", sa.String(256), primary_key=True),
     sa.Column("value", sa.Float, nullable=False),
 )
+
+#: How long whole groups took, setup and warm-up included: what `--dry-run` estimates from.
+groups = sa.Table(
+    "groups",
+    metadata,
+    sa.Column("fingerprint", sa.String(64), primary_key=True),
+    sa.Column("experiment", sa.String(256), primary_key=True),
+    sa.Column("case_name", sa.String(512), primary_key=True),
+    sa.Column("seed", sa.BigInteger, primary_key=True),
+    sa.Column("method", sa.Text, nullable=False),
+    sa.Column("profile", sa.String(16), nullable=False),
+    sa.Column("seconds", sa.Float, nullable=False),
+)
+
+
+def _add_groups(connection: sa.Connection) -> None:
+    """Schema 1 knew no seconds of whole groups."""
+    groups.create(connection, checkfirst=True)
+
+
+#: What brings a store from a schema to the next one.
+_MIGRATIONS = {1: _add_groups}
 
 
 class StoreUnavailable(PermissionError):
@@ -206,18 +228,21 @@ class Store:
         """Create the tables, or bring an older schema up to date."""
         with self._reading() as connection:
             version = _version(connection)
-        if version == SCHEMA_VERSION:
-            return
-        if self.read_only:
-            raise ValueError(
-                f"the store {str(self.path)!r} has schema {version}, this version reads "
-                f"{SCHEMA_VERSION}: open it once with `armillary bench`, which brings it up to date"
+        self._schema = version
+        if self.read_only and version == 0:
+            raise FileNotFoundError(
+                f"the store {str(self.path)!r} holds nothing yet: run `armillary bench` first"
             )
+        if self.read_only or version == SCHEMA_VERSION:
+            return  # what is read has been there since schema 1
         with self._writing() as connection:
             version = _version(connection)  # another process may have been here meanwhile
             if version == 0:
                 metadata.create_all(connection, checkfirst=True)
+            for step in range(max(version, 1), SCHEMA_VERSION):
+                _MIGRATIONS[step](connection)
             _set_version(connection, SCHEMA_VERSION)
+        self._schema = SCHEMA_VERSION
 
     # ---- measurements --------------------------------------------------------------------------
 
@@ -275,20 +300,37 @@ class Store:
             if wanted is None or line.seed in wanted
         ]
 
-    def typical_seconds(self, method: str, experiment: str, profile: str) -> dict[tuple, float]:
-        """Mean seconds a measurement by (case, contender), from whatever was stored before."""
-        query = (
-            sa.select(cells.c.case_name, cells.c.contender, sa.func.avg(cells.c.seconds))
-            .where(
-                cells.c.method == method,
-                cells.c.experiment == experiment,
-                cells.c.profile == profile,
-                cells.c.status == "ok",
+    def put_seconds(
+        self, fingerprint: str, method: str, experiment: str, profile: str, case: str, seed: int,
+        seconds: float,
+    ) -> None:  # fmt: skip
+        """Remember how long a whole (case, seed) group took."""
+        key = {
+            "fingerprint": fingerprint, "experiment": experiment, "case_name": case, "seed": seed
+        }  # fmt: skip
+        with self._writing() as connection:
+            connection.execute(
+                groups.delete().where(*(groups.c[name] == value for name, value in key.items()))
             )
-            .group_by(cells.c.case_name, cells.c.contender)
+            connection.execute(
+                groups.insert().values(**key, method=method, profile=profile, seconds=seconds)
+            )
+
+    def typical_seconds(self, method: str, experiment: str, profile: str) -> dict[str, float]:
+        """Mean seconds of a group by case, from whatever code and versions were stored before."""
+        if self._schema < 2:
+            return {}
+        query = (
+            sa.select(groups.c.case_name, sa.func.avg(groups.c.seconds))
+            .where(
+                groups.c.method == method,
+                groups.c.experiment == experiment,
+                groups.c.profile == profile,
+            )
+            .group_by(groups.c.case_name)
         )
         with self._reading() as connection:
-            return {(case, who): float(mean) for case, who, mean in connection.execute(query)}
+            return {case: float(mean) for case, mean in connection.execute(query)}
 
     # ---- runs ----------------------------------------------------------------------------------
 
