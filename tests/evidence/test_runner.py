@@ -606,11 +606,19 @@ def test_card_and_command_do_not_change_the_fingerprint(planted):
     assert _fingerprint() == before
 
 
-def test_shared_modules_that_a_method_imports_are_part_of_its_fingerprint(tmp_path):
+def test_shared_modules_that_a_method_imports_are_part_of_its_fingerprint(tmp_path, monkeypatch):
     source = tmp_path / "parts.py"
-    source.write_text("from armillary import corpora\nfrom armillary.evidence import Case\n")
-    names = {file.parent.name for file in environment._imported([source])}
-    assert names == {"corpora"}
+    package = tmp_path / "armillary"
+    for name, text in {
+        "__init__.py": "", "corpora/__init__.py": "", "corpora/graphs.py": "",
+        "corpora/tables.py": "import armillary.answers", "corpora/data/t.csv": "1,2", "answers.py": "", "output/x.py": "",
+    }.items():  # fmt: skip
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    monkeypatch.setattr(environment.armillary, "__file__", str(package / "__init__.py"))
+    source.write_text("from armillary.corpora.tables import x\nfrom armillary.output import y\n")
+    names = {str(file.relative_to(package)) for file in environment._imported([source])}
+    assert names == {"corpora/__init__.py", "corpora/tables.py", "corpora/data/t.csv", "answers.py"}
 
 
 def test_a_result_is_records_and_data_frames(planted):
