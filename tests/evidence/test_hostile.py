@@ -131,9 +131,12 @@ def test_killed_at_random_moments_nothing_is_lost_or_doubled(planted, kills, wor
     reference = planted.run(store=planted.folder / "reference.sqlite").bundle
     chance = random.Random(kills)
     before: set[tuple] = set()
-    for _ in range(kills):
+    for kill in range(kills):
+        calls = len(planted.logged())
         process = start(planted, "--workers", str(workers))
-        time.sleep(chance.uniform(0.2, 1.6))
+        if kill % 3:  # at work; else perhaps while the store is opened
+            until(lambda: len(planted.logged()) > calls or process.poll() is not None)  # noqa: B023
+        time.sleep(chance.uniform(0.0, 1.0))
         process.kill()
         process.communicate()
         keys = set(stored(planted.store))

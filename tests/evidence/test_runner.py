@@ -611,13 +611,18 @@ def test_shared_modules_that_a_method_imports_are_part_of_its_fingerprint(tmp_pa
     package = tmp_path / "armillary"
     for name, text in {
         "__init__.py": "", "corpora/__init__.py": "", "corpora/graphs.py": "",
-        "corpora/tables.py": "import armillary.answers", "corpora/data/t.csv": "1,2", "answers.py": "", "output/x.py": "",
+        "corpora/tables.py": "import armillary.answers", "corpora/data/t.csv": "1,2",
+        "answers.py": "", "output/x.py": "", "theory/own/parts.py": "",
     }.items():  # fmt: skip
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
     monkeypatch.setattr(environment.armillary, "__file__", str(package / "__init__.py"))
-    source.write_text("from armillary.corpora.tables import x\nfrom armillary.output import y\n")
-    names = {str(file.relative_to(package)) for file in environment._imported([source])}
+    source.write_text(
+        "from armillary.corpora.tables import x\nfrom armillary.output import y\n"
+        "from armillary.theory.own.parts import z\n"
+    )
+    found = environment._imported([source], besides="armillary.theory.own")
+    names = {str(file.relative_to(package)) for file in found}
     assert names == {"corpora/__init__.py", "corpora/tables.py", "corpora/data/t.csv", "answers.py"}
 
 
@@ -705,3 +710,30 @@ def test_two_experiments_of_one_name_are_refused(planted):
 def test_public_names_are_offered():
     assert evidence.run is runner.run
     assert evidence.consume(b"") == evidence.consume()
+
+
+def test_a_gpu_is_asked_of_the_drivers_tool_first(monkeypatch):
+    from armillary.evidence import inputs
+    from armillary.evidence.shapes import Need
+
+    need = Need("gpu", "cuda", "use a machine with a GPU")
+    monkeypatch.setattr(inputs.shutil, "which", lambda name: None)
+    inputs._gpu.cache_clear()
+    assert not inputs.Inputs().has(need)
+    monkeypatch.setattr(inputs.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
+    answers = {"nvidia-smi": True, sys.executable: False}
+    monkeypatch.setattr(inputs, "_says", lambda *command, expect: answers[command[0]])
+    monkeypatch.setattr(inputs, "_importable", lambda module: True)
+    inputs._gpu.cache_clear()
+    assert not inputs.Inputs().has(need)
+    answers[sys.executable] = True
+    inputs._gpu.cache_clear()
+    assert inputs.Inputs().has(need)
+    inputs._gpu.cache_clear()
+
+
+def test_peers_of_the_environment_that_are_no_json_are_explained(planted, monkeypatch):
+    planted.here()
+    monkeypatch.setenv("ARMILLARY_PEERS", "lab=/x")
+    with pytest.raises(ValueError, match=r"ARMILLARY_PEERS.*--peer"):
+        planted.run()

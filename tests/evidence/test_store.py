@@ -412,6 +412,18 @@ def test_a_store_in_a_read_only_folder_can_be_read_and_not_written(small_disk):
         Store(small_disk / "new.sqlite")
 
 
+def test_the_log_of_a_killed_writer_is_read_where_nothing_can_be_written(small_disk):
+    path = small_disk / "s.sqlite"
+    code = WRITER + "    import os; os.kill(os.getpid(), 9)\n"
+    process = _start(code, path, "first", 5)
+    process.communicate(timeout=60)
+    assert process.returncode == -9
+    assert path.with_name("s.sqlite-wal").stat().st_size > 0
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with Store(path, read_only=True) as store:
+        assert len(store.rows("f", "e")) == 10
+
+
 # ---- several processes at once -----------------------------------------------------------------
 
 WRITER = """
