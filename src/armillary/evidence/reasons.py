@@ -12,7 +12,8 @@ from armillary.evidence.statistics import MIN_UNITS, Estimate, effective_pool, u
 from armillary.evidence.table import Table
 
 if TYPE_CHECKING:
-    from armillary.evidence.verdicts import AblationFound, Compared
+    from armillary.evidence.ablations import AblationFound
+    from armillary.evidence.comparisons import Compared
 
 
 #: Order statistics give no 95 % interval of a median under six units.

@@ -42,7 +42,8 @@ class Estimate:
         value: the statistic, or None where it has no value.
         low, high: the interval's bounds, None where there is none.
         interval: how the bounds were made: ``t``, ``bca``, ``wilson``, ``mcnemar``, ``fieller``,
-            ``jackknife``, ``order``, ``observed`` (an extreme of the measured cells), or ``none``.
+            ``jackknife``, ``jackknife+bca``, ``order``, ``observed`` (an extreme of the measured
+            cells), or ``none``.
         units: independent units that gave values.
         problem: why there is no value or no interval, in words; empty where all is well.
         log: whether the interval was made on logarithms.
@@ -130,7 +131,7 @@ def estimate(
     median           of the units; exact order statistics (none under six units)
     max, min         over single cells, not averaged: the bounds are the extreme itself, for the
                      statement is about the worst cell measured and no unit can soften it
-    fn               jackknife under 20 units, BCa from 20, resampling units
+    fn               BCa, resampling units; under 20 units the wider of it and the jackknife's t
     ===============  ==========================================================================
 
     Fewer than three units give a value and no interval.
@@ -409,12 +410,11 @@ def _of_function(cells: Table, fn: Callable[[Table], float | None], confidence: 
 
     groups = np.array_split(np.arange(n), min(n, _JACKKNIFE_GROUPS))
     without = np.array([of(np.delete(np.arange(n), group)) for group in groups])
+    rng = np.random.default_rng(n)
+    resampled = np.array([of(rng.integers(0, n, n)) for _ in range(_FUNCTION_RESAMPLES)])
+    found = intervals.bca(value, resampled, without, n, confidence)
     if n < BOOTSTRAP_UNITS:
-        found = intervals.jackknife(value, without, confidence)
-    else:
-        rng = np.random.default_rng(n)
-        resampled = np.array([of(rng.integers(0, n, n)) for _ in range(_FUNCTION_RESAMPLES)])
-        found = intervals.bca(value, resampled, without, confidence)
+        found = intervals.hull(intervals.jackknife(value, without, confidence), found)
     if found.kind == "none" or not np.isfinite(without).all():
         problem = "the statistic has no value on some resamples of the units"
         return Estimate(value, units=n, problem=problem)
