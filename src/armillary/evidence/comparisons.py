@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.evidence import reasons
 from armillary.evidence.shapes import (
@@ -33,6 +34,9 @@ from armillary.evidence.statistics import (
 from armillary.evidence.table import Table
 
 Status = Literal["met", "missed", "unclear", "not run", "none"]
+
+#: A bound is not missed by rounding: 0.1 + 0.2 is not more than 0.3.
+ROUNDING = 1e-12
 
 #: A case's name and a seed.
 CellKey = tuple[str, int]
@@ -223,11 +227,21 @@ def _status(condition: Condition, found: Estimate, broken: str) -> Status:
         return "unclear" if found.problem else "missed" if broken else "met"
     if found.low is None or found.high is None:
         return "unclear"
-    at_most = math.inf if condition.at_most is None else condition.at_most
-    at_least = -math.inf if condition.at_least is None else condition.at_least
-    if at_least <= found.low and found.high <= at_most:
+    over, under = _excess(np.array([found.low, found.high]), condition).T
+    if (over <= 0).all() and (under <= 0).all():
         return "met"
-    return "missed" if found.low > at_most or found.high < at_least else "unclear"
+    return "missed" if (over > 0).all() or (under > 0).all() else "unclear"
+
+
+def _excess(values: NDArray[np.float64], condition: Condition) -> NDArray[np.float64]:
+    """(C, 2) how far values lie over ``at_most`` and under ``at_least``; rounding is forgiven."""
+    sides = []
+    for sign, bound in ((1.0, condition.at_most), (-1.0, condition.at_least)):
+        if bound is None:
+            sides.append(np.full(len(values), -math.inf))
+        else:
+            sides.append(sign * (values - bound) - ROUNDING * abs(bound))
+    return np.column_stack(sides)
 
 
 def worst_cell(
@@ -238,10 +252,7 @@ def worst_cell(
     if not len(cells):
         return Estimate(None, problem="no cell was finished by all who are compared"), ""
     values, units = cell_values(cells, stat, peer), cells.n_units
-    at_most = math.inf if condition.at_most is None else condition.at_most
-    at_least = -math.inf if condition.at_least is None else condition.at_least
-    excess = np.maximum(values - at_most, at_least - values)
-    excess = np.where(np.isinf(values) & (values > 0) & np.isinf(at_most), -np.inf, excess)
+    excess = _excess(values, condition).max(axis=1)
     broken = np.flatnonzero(excess > 0)
     told = reasons.cell(cells, int(broken[0]), values, len(broken)) if len(broken) else ""
     if np.isnan(values).any() and not told:
