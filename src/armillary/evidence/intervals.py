@@ -211,6 +211,9 @@ def fieller(above: Floats, below: Floats, confidence: float) -> Interval:
         that fit is then unbounded.
     """
     n, t = len(above), t_quantile(confidence, len(above) - 1)
+    # Squares of very large or very small values have no number.
+    scale = [max(float(np.max(np.abs(v))), 1e-300) for v in (above, below)]
+    above, below = above / scale[0], below / scale[1]
     mean, ratio = float(np.mean(below)), float(np.mean(above) / np.mean(below))
     (vaa, vab), (_, vbb) = np.cov(above, below) / n
     g = t**2 * vbb / mean**2
@@ -220,7 +223,8 @@ def fieller(above: Floats, below: Floats, confidence: float) -> Interval:
     inside = max(vaa - 2 * ratio * vab + ratio**2 * vbb - g * rest, 0.0)
     half = t / (abs(mean) * (1 - g)) * math.sqrt(inside)
     centre = (ratio - g * shift) / (1 - g)
-    return Interval(centre - half, centre + half, "fieller")
+    low, high = (float(np.divide(scale[0], scale[1]) * b) for b in (centre - half, centre + half))
+    return Interval(low, high, "fieller")
 
 
 def order_statistics(values: Floats, confidence: float) -> Interval:

@@ -32,6 +32,7 @@ COUNT_UNIT = "0/1"
 _FUNCTION_RESAMPLES = 999
 _JACKKNIFE_GROUPS = 200
 _POWER = 0.9
+_EXTREME = "the statistic is too large or too small for a number"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +164,8 @@ def estimate(
             return _pooled(cells, stat, peer, confidence, counts)
     except _NoValueError as problem:
         return Estimate(None, units=units, problem=str(problem))
+    except ArithmeticError:
+        return Estimate(None, units=units, problem=_EXTREME)
 
 
 def cell_values(cells: Table, stat: Stat, peer: str | None) -> Floats:
@@ -208,7 +211,7 @@ def _pooled(
 def _finish(value: float, interval: Interval, units: _Units, log: bool = False) -> Estimate:
     """An estimate with finite numbers only, and no interval under three units."""
     if not math.isfinite(value):
-        raise _NoValueError("the statistic is too large or too small for a number")
+        raise _NoValueError(_EXTREME)
     n = len(units)
     if n < MIN_UNITS:
         return Estimate(value, units=n, log=log)
@@ -282,7 +285,7 @@ def _ratio_of_means(
     if float(np.mean(below)) == 0:
         raise _NoValueError(f"the mean {stat.metric} of {peer} is zero: nothing to divide by")
     value = float(np.mean(above) / np.mean(below))
-    if len(units) < MIN_UNITS:
+    if len(units) < MIN_UNITS or not math.isfinite(value):
         return _finish(value, NO_INTERVAL, units)
     found = NO_INTERVAL
     if len(units) >= BOOTSTRAP_UNITS:
