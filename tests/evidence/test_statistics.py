@@ -338,25 +338,37 @@ def test_geometric_ratio_turned_over_is_its_inverse_under_twenty_units(values: l
     assert bounds(other) == pytest.approx((1 / high, 1 / low))
 
 
-def test_units_to_decide_solves_the_power_equation():
+@pytest.mark.parametrize(("units", "bound"), [(5, 1.0), (5, 0.4), (100, 0.1), (100, 1.0)])
+def test_units_to_decide_is_the_least_that_solves_the_power_equation(units: int, bound: float):
     from scipy import stats
 
-    # Spread 1 between units (half-width 1.96 / 10 from 100 units), a distance of 0.1 to the bound.
-    found = Estimate(0.9, 0.9 - 0.195996, 0.9 + 0.195996, "bca", 100)
-    n = units_to_decide(found, 1.0, None)
-    assert n == math.ceil(((stats.norm.ppf(0.975) + stats.norm.ppf(0.9)) / 0.1) ** 2)
+    # A spread of 1 between units, an estimate of 0.
+    half = stats.t.ppf(0.975, units - 1) / math.sqrt(units)
+    n = units_to_decide(Estimate(0.0, -half, half, "t", units), bound, None)
+    assert n is not None
+
+    def decides(n: int) -> bool:
+        return (stats.t.ppf(0.975, n - 1) + stats.norm.ppf(0.9)) / math.sqrt(n) <= bound
+
+    assert decides(n)
+    assert n == 3 or not decides(n - 1)
+
+
+def test_units_to_decide_looks_at_the_bound_in_question():
+    found = Estimate(0.9, 0.7, 1.1, "t", 10)
     assert units_to_decide(found, 0.9, None) is None
     assert units_to_decide(Estimate(1.0), 2.0, None) is None
-    band = units_to_decide(found, 1.0, 0.85)
-    assert band == pytest.approx(4 * n, abs=4)
+    near, far = units_to_decide(found, None, 0.85), units_to_decide(found, 1.0, None)
+    assert near is not None
+    assert far is not None
+    assert near > far
+    # Inside a band the nearer edge decides; over it, the edge that is missed.
+    assert units_to_decide(found, 1.0, 0.85) == near
+    assert units_to_decide(found, 0.8, 0.1) == far
+    assert units_to_decide(found, 0.8, -9.0) == far
 
 
-def test_units_to_decide_under_twenty_units_uses_students_t():
-    from scipy import stats
-
-    half = stats.t.ppf(0.975, 4) * 1 / math.sqrt(5)
-    n = units_to_decide(Estimate(0.0, -half, half, "t", 5), 1.0, None)
-    assert n is not None
-    power = stats.norm.ppf(0.9)
-    assert (stats.t.ppf(0.975, n - 1) + power) / math.sqrt(n) <= 1
-    assert (stats.t.ppf(0.975, n - 2) + power) / math.sqrt(n - 1) > 1
+def test_units_to_decide_works_on_logarithms_where_the_interval_does():
+    log = Estimate(0.9, 0.9 / 1.2, 0.9 * 1.2, "t", 10, log=True)
+    plain = Estimate(math.log(0.9), math.log(0.75), math.log(1.08), "t", 10)
+    assert units_to_decide(log, 0.97, None) == units_to_decide(plain, math.log(0.97), None)
