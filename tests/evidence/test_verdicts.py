@@ -109,9 +109,9 @@ def without(who: str, need: Need, where: Callable[[Row], bool] = lambda row: Tru
     def change(row: Row) -> Row:
         if who not in ("*", row.contender) or not where(row):
             return row
-        return dataclasses.replace(
-            row, status="not run", kind=need.kind, reason=need.hint, metrics={}
-        )
+        busy = need.kind == "busy"  # type: ignore[comparison-overlap]
+        reason = need.hint if busy else f"{need.name} is absent: {need.hint}"
+        return dataclasses.replace(row, status="not run", kind=need.kind, reason=reason, metrics={})
 
     return change
 
@@ -224,6 +224,12 @@ def test_a_peer_that_must_fail():
     assert "accuracy of peer is 0.5" in found["reason"]
 
 
+def test_one_good_cell_is_not_better_than_a_peer():
+    best = Condition(Stat("accuracy", over=("peer",), form="difference", pool="max"), at_least=0.9)
+    change = valued("accuracy", lambda row: 0.8 if row.seed == 0 else 0.1)
+    assert verdict(stated(best), change)["verdict"] == "fails"
+
+
 # every ---------------------------------------------------------------------------------------
 
 
@@ -274,7 +280,7 @@ def test_nothing_measured():
 def test_a_required_peer_that_is_absent():
     found = verdict(stated(RATIO), without("rival", NEED))
     assert found["verdict"] == "not run"
-    assert found["reason"].endswith("(venv missing): sh scripts/peers/rival.sh.")
+    assert found["reason"] == "rival could not run: rival is absent: sh scripts/peers/rival.sh."
     assert found["absent"] == [
         {"contender": "rival", "kind": "venv", "name": "rival", "hint": NEED.hint}
     ]
@@ -292,7 +298,7 @@ def test_a_case_whose_data_is_absent_for_everyone():
     cases = (*CASES[:2], Case("cora", {"n": 5.0}, (DATA,)))
     found = verdict(stated(RATIO, cases=cases), without("*", DATA, lambda row: row.case == "cora"))
     assert found["verdict"] == "not run"
-    assert "ours could not run in 5 of 15 cells (data missing): get cora" in found["reason"]
+    assert "ours could not run in 5 of 15 cells: cora is absent: get cora" in found["reason"]
     assert found["absent"] == [{"contender": "", "kind": "data", "name": "cora", "hint": DATA.hint}]
     aside = dataclasses.replace(
         RATIO, stat=dataclasses.replace(RATIO.stat, where=lambda case: case.name != "cora")
@@ -302,10 +308,10 @@ def test_a_case_whose_data_is_absent_for_everyone():
 
 
 def test_a_busy_machine():
-    busy = dataclasses.replace(NEED, kind="busy", hint="other load was 1.3 cores")  # type: ignore[arg-type]
+    busy = dataclasses.replace(NEED, kind="busy", hint="machine busy: others used 1.3 cores")  # type: ignore[arg-type]
     found = verdict(stated(RATIO), without("*", busy, lambda row: row.seed == 4))
     assert found["verdict"] == "not run"
-    assert found["reason"] == ("The machine was busy in 3 of 15 cells: other load was 1.3 cores.")
+    assert found["reason"] == ("The machine was busy in 3 of 15 cells: others used 1.3 cores.")
 
 
 @pytest.mark.parametrize("seeds", [1, 2])

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 Floats = NDArray[np.float64]
 
@@ -235,9 +235,8 @@ def order_statistics(values: Floats, confidence: float) -> Interval:
     """
     ordered, n = np.sort(values), len(values)
     # The pair (k+1, n-k) misses with probability 2 P(Binomial(n, 1/2) <= k).
-    k = int(stats.binom.ppf((1 - confidence) / 2, n, 0.5))
-    if k < 0 or 2 * stats.binom.cdf(k, n, 0.5) > 1 - confidence:
-        k -= 1
+    missed = 2 * special.bdtr(np.arange(n), n, 0.5)
+    k = int(np.count_nonzero(missed <= 1 - confidence)) - 1
     if k < 0:
         return NO_INTERVAL
     return Interval(float(ordered[k]), float(ordered[n - 1 - k]), "order")

@@ -159,9 +159,9 @@ def absent(who: str, row: Row, count: int, expected: int) -> str:
     """A contender (or a case's data) that is absent, with the hint that mends it."""
     part = "" if count >= expected else f" in {count} of {expected} cells"
     if row.kind == "busy":
-        return _sentence(f"The machine was busy{part}: {row.reason or 'run it again'}")
-    hint = row.reason or "no hint was given"
-    return _sentence(f"{who} could not run{part} ({row.kind or 'absent'} missing): {hint}")
+        load = row.reason.removeprefix("machine busy: ") or "run it again"
+        return _sentence(f"The machine was busy{part}: {load}")
+    return _sentence(f"{who} could not run{part}: {row.reason or f'{row.kind} is absent'}")
 
 
 def unmeasured(who: str, measured: int, expected: int) -> str:

@@ -21,6 +21,7 @@ from armillary.evidence.shapes import (
     PROFILES,
     Claim,
     Experiment,
+    Need,
     ProfileName,
     Row,
     Stat,
@@ -76,7 +77,8 @@ def judge(
         "artefact_seconds": artefact_seconds,
         "command": command,
     }
-    return [finite({**_judged(run, claim), **shared}) for claim in experiment.claims]
+    with np.errstate(all="ignore"):
+        return [finite({**_judged(run, claim), **shared}) for claim in experiment.claims]
 
 
 def _judged(run: Run, claim: Claim) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def _missing(run: Run, who: str, scope: frozenset[str], even_optional: bool) -> 
     if not (run.required(who) or even_optional):
         return ""
     absent = run.cells(run.absent, who, scope)
-    expected = len(scope) * run.experiment.seeds.get(run.profile, 1)
+    expected = len(scope) * run.experiment.seeds.get(run.profile, 0)
     if absent:
         return reasons.absent(who, next(iter(absent.values())), len(absent), expected)
     measured = len(run.attempted(who, scope))
@@ -255,9 +257,14 @@ def _wholly_better(run: Run, claim: Claim, counted: list[Compared]) -> bool:
 
 
 def _beats(run: Run, condition: Compared, rival: str, better: str) -> bool:
-    """Whether the whole interval of ours against a rival lies on the better side."""
+    """Whether the whole interval of ours against a rival lies on the better side.
+
+    The condition's own interval where it compares an average with this rival; else that of the
+    difference, since one extreme cell, or a ratio to a negative mean, does not say who is better.
+    """
     stat = condition.stat
     own = condition.peer == rival and stat.of == OURS and not condition.condition.every
+    own = own and effective_pool(stat) in ("mean", "geomean", "median")
     found, neutral = condition.found, 1.0 if stat.form == "ratio" else 0.0
     if not own:
         plain = Stat(stat.metric, OURS, (rival,), "difference", where=stat.where)
@@ -346,24 +353,28 @@ def _levels(
 
 def _absent_json(run: Run, names: list[str], scope: frozenset[str]) -> list[dict[str, str]]:
     """What was missing, once each; what a case needs is missing for everyone: no contender."""
-    found: dict[tuple[str, str, str, str], None] = {}
+    found: dict[tuple[str, str, str, str], str] = {}
     cases = {case.name: case for case in run.cases}
     for who in names:
         for row in run.cells(run.absent, who, scope).values():
-            of_case = _need_name(cases[row.case].needs, row)
+            of_case = _need(cases[row.case].needs, row)
             own = run.contenders[who].needs if who in run.contenders else ()
-            name = of_case or _need_name(own, row) or ""
-            found[("" if of_case else who, row.kind, name, row.reason)] = None
+            need = of_case or _need(own, row)
+            name, hint = (need.name, need.hint) if need else ("", row.reason)
+            key = ("" if of_case else who, row.kind, name)
+            # The load of a busy machine differs from cell to cell: the first tells enough.
+            found.setdefault((*key, "" if row.kind == "busy" else hint), hint)
         if run.rows and not any(who in by for by in (run.ok, run.failed, run.absent)):
-            found[who, "", "", "not measured"] = None
+            found[who, "", "", ""] = "not measured"
     return [
         {"contender": who, "kind": kind, "name": name, "hint": hint}
-        for who, kind, name, hint in found
+        for (who, kind, name, _), hint in found.items()
     ]
 
 
-def _need_name(needs: Iterable[Any], row: Row) -> str:
-    return next((n.name for n in needs if n.kind == row.kind and n.hint == row.reason), "")
+def _need(needs: Iterable[Need], row: Row) -> Need | None:
+    """The need that a row says is not met: its reason ends with the need's hint."""
+    return next((n for n in needs if n.kind == row.kind and row.reason.endswith(n.hint)), None)
 
 
 def _errors_json(run: Run, names: list[str], scope: frozenset[str]) -> list[dict[str, Any]]:
