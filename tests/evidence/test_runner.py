@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -342,6 +345,7 @@ def test_inputs_that_do_not_exist_are_refused(planted, tmp_path):
     [
         ({"profile": "fast"}, "smoke, quick, full, long"),
         ({"seed_base": -1}, "seed_base=-1"),
+        ({"seed_base": 2**63}, "below 2"),
         ({"workers": 0}, "workers=0"),
         ({"claim": "best"}, "planted claims better"),
     ],
@@ -563,6 +567,46 @@ def test_load_of_others_counts_and_own_load_does_not(monkeypatch):
     monkeypatch.setattr(lock.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
     assert lock.other_load(2.0) == pytest.approx((3.0 - 1.0) / 2.0)
+
+
+def test_a_second_timed_run_waits_for_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path))
+    order, said = [], []
+
+    def second() -> None:
+        with lock.alone(said.append):
+            order.append("second")
+
+    with lock.alone():
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        while not said:
+            time.sleep(0.01)
+        order.append("first")
+    waiting.join(10)
+    assert order == ["first", "second"]
+    assert said == ["another timed run holds this machine: waiting for it"]
+
+
+def test_a_lock_is_not_followed_to_where_a_link_leads(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path))
+    lock.lock_path().symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError), lock.alone():
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="needs /proc/stat")
+def test_a_process_that_computes_is_seen():
+    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)
+        load = lock.other_load(0.5)
+    finally:
+        spinner.kill()
+        spinner.wait()
+    assert load is not None
+    assert load > lock.QUIET_CORES
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf"])

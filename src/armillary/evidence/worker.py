@@ -34,6 +34,8 @@ from armillary.evidence.shapes import Artefact, Case, Cell, Contender, Experimen
 
 Emit = Callable[..., None]
 
+_MESSAGE_LENGTH = 10_000
+
 
 def main(jobs: int, events: int) -> None:
     """Do jobs until the parent closes the pipe.
@@ -211,7 +213,7 @@ def describe(error: BaseException) -> dict[str, str]:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     try:
-        text = str(error)
+        text = str(error)[:_MESSAGE_LENGTH]
     except Exception as second:  # an exception whose own text fails
         text = f"its message raised {type(second).__name__}"
     return {"kind": type(error).__name__, "reason": f"{text or 'no message'}{where}"}
