@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from armillary import evidence
+from armillary import evidence, places
 from armillary.evidence import environment, lock, runner
 from armillary.evidence.store import Store
 
@@ -271,6 +271,21 @@ def test_global_generators_do_not_carry_over_from_one_contender_to_the_next(plan
     assert values[0] != values[2] - 1
 
 
+def test_a_script_without_a_main_guard_may_run_evidence(planted):
+    """Workers do not import the script that started them."""
+    planted.here()
+    script = (
+        "print('once')\nfrom armillary import evidence\n"
+        f"evidence.run('planted', store={str(planted.store)!r}, workers=2)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, capture_output=True, text=True,
+        env=planted.environment(),
+    )  # fmt: skip
+    assert done.stdout == "once\n", done.stderr
+    assert len(planted.rows()) == 12
+
+
 def test_contenders_cannot_disturb_the_channel_to_the_runner(planted):
     planted.here(
         """
@@ -409,6 +424,7 @@ def test_an_artefact_that_cannot_be_built_leaves_cells_not_run(planted, more, li
     assert planted.logged() == ["built"]
     assert {(r.status, r.kind) for r in rows} == {("not run", "artefact")}
     assert match in rows[0].reason
+    assert list((places.cache_dir() / "artefacts" / "planted").iterdir()) == []
     planted.here(ARTEFACT.format(more="", limit=30))
     assert {r.status for r in planted.run().bundle.rows} == {"ok"}
 
