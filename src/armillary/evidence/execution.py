@@ -274,9 +274,12 @@ class Execution:
             self._fail(task, task.remaining, "died", reason)
 
     def _time_out(self, task: _Active) -> None:
-        limit = f"the limit of {task.group.trial.experiment.max_seconds:g} s for a case and seed"
-        running = task.current or "the setup"
-        self._fail(task, task.remaining, "timeout", f"{limit} passed while {running} ran")
+        """Blame the contender that was running, or the setup; the others start afresh."""
+        reason = f"past the limit of {task.group.trial.experiment.max_seconds:g} s"
+        if task.ready and task.current is not None:
+            self._fail(task, [task.current], "timeout", reason)
+        else:
+            self._fail(task, task.remaining, "setup: timeout", reason)
 
     # ---- timed work ----------------------------------------------------------------------------
 
