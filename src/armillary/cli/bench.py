@@ -36,7 +36,10 @@ def bench(
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the verdicts as JSON; - is stdout.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes for untimed work.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes for untimed work; one a core, at most 4, if left out."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of data files; ARMILLARY_DATA if left out.")
     ] = None,
@@ -142,7 +145,7 @@ def _requests(
     return requests
 
 
-def _measure(requests: list[Request], url: str | None, workers: int) -> list[Result]:
+def _measure(requests: list[Request], url: str | None, workers: int | None) -> list[Result]:
     from armillary.evidence import runner
     from armillary.evidence.store import Store
 
