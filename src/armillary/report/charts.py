@@ -1,0 +1,618 @@
+"""Charts of the report as Vega-Lite specifications, with the same figures as a table.
+
+Colours and fonts are not in the specifications: the page gives them by its theme. Field names are
+fixed, so that no name that comes from data is ever read as an expression. Every chart has a
+description for those who do not see it, and its figures stand in a table beneath it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from armillary.report import formats, summaries
+from armillary.report.summaries import Point
+from armillary.report.views import AblationLine, ConditionLine, ExperimentView, Result
+
+#: Vega's point shapes, in the order in which contenders take them.
+SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "stroke")
+#: How many colours the page's theme has for series.
+N_COLOURS = 8
+#: Values of one sign that span more than this factor are shown on a logarithmic axis.
+LOG_SPAN = 30.0
+#: Above so many cases a chart shows each contender's spread over cases instead of each case.
+MANY_CASES = 40
+#: A line has at most so many positions; more are pooled into neighbours of equal number.
+MANY_POSITIONS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A chart with its words and its figures.
+
+    Attributes:
+        title: what the chart shows, in a few words.
+        caption: how to read it.
+        spec: a Vega-Lite specification without colours.
+        columns, lines: the table beneath it; the first column heads its line.
+    """
+
+    title: str
+    caption: str
+    spec: dict[str, Any]
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+def rounded(value: float | None, digits: int = 5) -> float | None:
+    """A number to ``digits`` significant digits, to keep pages small."""
+    return None if value is None else float(f"{value:.{digits - 1}e}")
+
+
+def spans_decades(values: Iterable[float | None]) -> bool:
+    """Whether values are all positive and far enough apart for a logarithmic axis."""
+    known = [v for v in values if v is not None]
+    return bool(known) and min(known) > 0 and max(known) / min(known) >= LOG_SPAN
+
+
+def _scale(values: Iterable[float | None], *, zero: bool = False) -> dict[str, Any]:
+    if spans_decades(values):
+        return {"type": "log", "nice": False}
+    return {"zero": zero, "nice": True}
+
+
+def _spec(description: str, values: list[dict[str, Any]], **rest: Any) -> dict[str, Any]:
+    return {
+        "description": description,
+        "data": {"values": values},
+        "width": "container",
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        **rest,
+    }
+
+
+def _series(names: Sequence[str], channel: str) -> dict[str, Any]:
+    """An encoding by contender whose colours and shapes are the same all over the page."""
+    scale: dict[str, Any] = {"domain": list(names)}
+    if channel == "shape":
+        scale["range"] = [SHAPES[i % len(SHAPES)] for i in range(len(names))]
+    return {"field": "who", "type": "nominal", "scale": scale, "legend": None}
+
+
+def _tooltip(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"field": field, "title": title, "type": "nominal" if field in _NAMES else "quantitative"}
+        for field, title in pairs
+    ]
+
+
+_NAMES = ("who", "case", "row", "run")
+
+
+# -- claims ----------------------------------------------------------------------------------
+
+
+def _span(lines: Sequence[ConditionLine]) -> tuple[list[float], str]:
+    """Ends of a forest plot's axis, and its kind: all figures and bounds with room around."""
+    marks = [
+        value
+        for line in lines
+        for value in (line.estimate, line.low, line.high, line.at_most, line.at_least)
+        if value is not None
+    ]
+    neutral = {"ratio": 1.0, "difference": 0.0}.get(lines[0].form)
+    if neutral is not None:
+        marks.append(neutral)
+    if spans_decades(marks):
+        room = (max(marks) / min(marks)) ** 0.06
+        return [min(marks) / room, max(marks) * room], "log"
+    room = 0.08 * (max(marks) - min(marks)) or 0.1 * abs(marks[0]) or 1.0
+    return [min(marks) - room, max(marks) + room], "linear"
+
+
+def forests(results: Sequence[Result]) -> list[Figure]:
+    """A forest plot a condition of a claim: one line a peer and run, and the side that is good.
+
+    Args:
+        results: the claim's results, one a run.
+    """
+    by_condition: dict[int, list[tuple[Result, ConditionLine]]] = {}
+    for result in results:
+        for line in result.conditions:
+            if line.estimate is not None:
+                by_condition.setdefault(line.index, []).append((result, line))
+    return [_forest(found) for _, found in sorted(by_condition.items())]
+
+
+def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
+    lines = [line for _, line in found]
+    head = lines[0]
+    domain, kind = _span(lines)
+    runs = list(dict.fromkeys(_run_label(result) for result, _ in found))
+    values = [
+        {
+            "row": line.against,
+            "run": _run_label(result),
+            "key": result.run.key if result.run else "own",
+            "m": rounded(line.estimate),
+            "l": rounded(line.low),
+            "h": rounded(line.high),
+        }
+        for result, line in found
+    ]
+    x = {
+        "type": "quantitative",
+        "scale": {"domain": domain, "type": kind, "nice": False, "zero": False},
+        "axis": {"title": f"{head.statistic}, {head.detail}", "tickCount": 5},
+    }
+    y: dict[str, Any] = {
+        "y": {
+            "field": "row",
+            "type": "nominal",
+            "sort": list(dict.fromkeys(line.against for line in lines)),
+            "axis": {"title": None},
+        }
+    }
+    if len(runs) > 1:
+        y["yOffset"] = {"field": "run", "type": "nominal", "sort": runs}
+    ends = {"x": {**x, "field": "l"}, "x2": {"field": "h"}}
+    shape = {"condition": {"test": "datum.key === 'own'", "value": "diamond"}, "value": "circle"}
+    layer = [
+        *_good_side(head, domain, x),
+        {"mark": {"type": "rule", "style": "interval"}, "encoding": {**y, **ends}},
+        {
+            "mark": {"type": "point", "style": "estimate"},
+            "encoding": {
+                **y,
+                "x": {**x, "field": "m"},
+                "shape": shape,
+                "tooltip": _tooltip(
+                    ("row", "against"), ("run", "run"), ("m", "estimate"), ("l", "from"), ("h", "to")
+                ),
+            },
+        },
+    ]
+    title = f"{head.statistic} ({head.bound})"
+    table = tuple(
+        (line.against, _run_label(result), line.measured, line.interval, line.bound, line.status)
+        for result, line in found
+    )
+    said = "; ".join(f"{t[0]}, {t[1]}: {t[2]} {t[3]}" for t in table[:6])
+    return Figure(
+        title,
+        "Point: estimate. Line: 95 % interval. Shaded: the side on which the claim holds.",
+        _spec(f"{title}. {said}", values, height={"step": 24}, layer=layer),
+        ("against", "run", "estimate", "interval", "bound", "status"),
+        table,
+    )
+
+
+def _good_side(
+    line: ConditionLine, domain: Sequence[float], x: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The shaded side, its edges, and the line of no difference."""
+    left = domain[0] if line.at_least is None else line.at_least
+    right = domain[1] if line.at_most is None else line.at_most
+    edges = [b for b in (line.at_least, line.at_most) if b is not None]
+    neutral = {"ratio": 1.0, "difference": 0.0}.get(line.form)
+    layers: list[dict[str, Any]] = []
+    if edges:
+        layers.append(
+            {
+                "data": {"values": [{"l": left, "h": right}]},
+                "mark": {"type": "rect", "style": "good"},
+                "encoding": {"x": {**x, "field": "l"}, "x2": {"field": "h"}},
+            }
+        )
+    if neutral is not None:
+        layers.append(_upright(neutral, "neutral", x))
+    return layers + [_upright(edge, "bound", x) for edge in edges]
+
+
+def _upright(at: float, style: str, x: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "data": {"values": [{"m": at}]},
+        "mark": {"type": "rule", "style": style},
+        "encoding": {"x": {**x, "field": "m"}},
+    }
+
+
+def _run_label(result: Result) -> str:
+    run = result.run
+    return f"{run.label.lower()}, {run.profile}" if run else ""
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def experiment_figures(experiment: ExperimentView, along: Sequence[str] = ()) -> list[Figure]:
+    """A chart a metric: lines along a covariate where cases have one, else points by case.
+
+    Args:
+        experiment: what ran.
+        along: covariates that its claims use, which are preferred.
+    """
+    figures = []
+    for metric in experiment.metrics:
+        points = [p for p in experiment.points if p.metric == metric.get("name")]
+        if not points:
+            continue
+        covariate = _covariate(experiment, {p.case for p in points}, along)
+        if covariate:
+            figures.append(_lines(experiment, metric, points, covariate))
+        elif len({p.case for p in points}) > MANY_CASES:
+            figures.append(_spread(experiment, metric, points))
+        else:
+            figures.append(_by_case(experiment, metric, points))
+    return figures
+
+
+def _covariate(experiment: ExperimentView, cases: set[str], along: Sequence[str]) -> str:
+    """The covariate with the most positions (at least three), one of ``along`` first."""
+    positions: dict[str, set[float]] = {}
+    for case in experiment.cases:
+        if case.get("name") in cases:
+            for name, value in (case.get("x") or {}).items():
+                if formats.real(value) is not None:
+                    positions.setdefault(str(name), set()).add(float(value))
+    fit = [name for name, found in positions.items() if len(found) >= 3]
+    return max(fit, key=lambda name: (name in along, len(positions[name])), default="")
+
+
+def axis_title(metric: Mapping[str, Any]) -> str:
+    """A metric's name, unit and good direction."""
+    name, unit = str(metric.get("name")), str(metric.get("unit") or "")
+    better = metric.get("better")
+    words = name if not unit or unit == name else f"{name} ({unit})"
+    return f"{words}, {better} is better" if better in ("lower", "higher") else words
+
+
+def _values(points: Iterable[Point]) -> list[dict[str, Any]]:
+    return [
+        {
+            "case": p.case,
+            "who": p.contender,
+            "m": rounded(p.mean),
+            "l": rounded(p.low),
+            "h": rounded(p.high),
+            "n": p.cells,
+        }
+        for p in points
+    ]
+
+
+def _by_case(
+    experiment: ExperimentView, metric: Mapping[str, Any], points: Sequence[Point]
+) -> Figure:
+    names = experiment.contenders
+    order = [str(case.get("name")) for case in experiment.cases]
+    present = [case for case in order if case in {p.case for p in points}]
+    roomy = len(present) * len({p.contender for p in points}) <= 96
+    x = {
+        "type": "quantitative",
+        "scale": _scale(v for p in points for v in (p.low, p.high)),
+        "axis": {"title": axis_title(metric), "tickCount": 5},
+    }
+    y: dict[str, Any] = {
+        "y": {"field": "case", "type": "nominal", "sort": present, "axis": {"title": None}}
+    }
+    height: dict[str, Any] = {"step": 20}
+    if roomy:
+        y["yOffset"] = {"field": "who", "type": "nominal", "sort": list(names)}
+        height = {"step": 9, "for": "offset"}
+    colour = _series(names, "color")
+    dots = {
+        "mark": {"type": "point", "style": "dot"},
+        "encoding": {
+            **y,
+            "x": {**x, "field": "m"},
+            "color": colour,
+            "shape": _series(names, "shape"),
+            "tooltip": _tooltip(
+                ("case", "case"), ("who", "contender"), ("m", "mean"),
+                ("l", "10 %"), ("h", "90 %"), ("n", "cells"),
+            ),
+        },
+    }  # fmt: skip
+    band = {
+        "mark": {"type": "rule", "style": "spread"},
+        "encoding": {**y, "x": {**x, "field": "l"}, "x2": {"field": "h"}, "color": colour},
+    }
+    name = str(metric.get("name"))
+    return Figure(
+        name,
+        "Point: mean over seeds. Line: from the 10 % to the 90 % quantile of seeds.",
+        _spec(
+            f"{axis_title(metric)}: {len(present)} cases, {len(names)} contenders.",
+            _values(points),
+            height=height,
+            layer=[band, dots] if roomy else [dots],
+        ),
+        ("case", *names),
+        _pivot(points, present, names),
+    )
+
+
+def _pivot(
+    points: Iterable[Point], rows: Sequence[str], names: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    found = {(p.case, p.contender): p for p in points}
+    return tuple(
+        (row, *(_mean_text(found.get((row, name))) for name in names)) for row in rows
+    )
+
+
+def _mean_text(p: Point | None) -> str:
+    if p is None:
+        return formats.DASH
+    if p.cells == 1:
+        return formats.number(p.mean)
+    return f"{formats.number(p.mean)} {formats.interval(p.low, p.high)}"
+
+
+def _spread(
+    experiment: ExperimentView, metric: Mapping[str, Any], points: Sequence[Point]
+) -> Figure:
+    """Where cases are many: each contender's spread over them."""
+    name = str(metric.get("name"))
+    names = experiment.contenders
+    pooled = [
+        summaries.point("all cases", who, name, values)
+        for who in names
+        if (values := [p.mean for p in points if p.contender == who])
+    ]
+    n_cases = len({p.case for p in points})
+    x = {
+        "type": "quantitative",
+        "scale": _scale(v for p in pooled for v in (p.low, p.high)),
+        "axis": {"title": axis_title(metric), "tickCount": 5},
+    }
+    y = {"y": {"field": "who", "type": "nominal", "sort": list(names), "axis": {"title": None}}}
+    colour = _series(names, "color")
+    layer = [
+        {
+            "mark": {"type": "rule", "style": "spread"},
+            "encoding": {**y, "x": {**x, "field": "l"}, "x2": {"field": "h"}, "color": colour},
+        },
+        {
+            "mark": {"type": "point", "style": "dot"},
+            "encoding": {
+                **y,
+                "x": {**x, "field": "m"},
+                "color": colour,
+                "shape": _series(names, "shape"),
+                "tooltip": _tooltip(
+                    ("who", "contender"), ("m", "mean"), ("l", "10 %"), ("h", "90 %"),
+                    ("n", "cases"),
+                ),
+            },
+        },
+    ]  # fmt: skip
+    return Figure(
+        name,
+        f"{n_cases} cases. Point: mean over cases. Line: from the 10 % to the 90 % quantile "
+        "of cases. Each single case is in the CSV file.",
+        _spec(
+            f"{axis_title(metric)} over {n_cases} cases.",
+            _values(pooled),
+            height={"step": 22},
+            layer=layer,
+        ),
+        ("contender", "mean", "10 % to 90 %", "cases"),
+        tuple(
+            (p.contender, formats.number(p.mean), formats.interval(p.low, p.high), str(p.cells))
+            for p in pooled
+        ),
+    )
+
+
+def _along(
+    experiment: ExperimentView, points: Sequence[Point], covariate: str
+) -> list[tuple[float, Point]]:
+    """Points pooled by contender and position; many positions become neighbours' means."""
+    at = {
+        str(case.get("name")): formats.real((case.get("x") or {}).get(covariate))
+        for case in experiment.cases
+    }
+    placed = [(x, p) for p in points if (x := at.get(p.case)) is not None]
+    positions = np.unique([x for x, _ in placed])
+    groups = np.array_split(positions, min(len(positions), MANY_POSITIONS))
+    centre = {float(x): float(np.median(group)) for group in groups for x in group}
+    pooled: dict[tuple[str, float], list[Point]] = {}
+    for x, p in placed:
+        pooled.setdefault((p.contender, centre[x]), []).append(p)
+    return [
+        (x, found[0] if len(found) == 1 else _merged(found))
+        for (_, x), found in sorted(pooled.items(), key=lambda item: item[0][1])
+    ]
+
+
+def _merged(found: Sequence[Point]) -> Point:
+    merged = summaries.point("", found[0].contender, found[0].metric, [p.mean for p in found])
+    return dataclasses.replace(merged, cells=sum(p.cells for p in found))
+
+
+def _lines(
+    experiment: ExperimentView, metric: Mapping[str, Any], points: Sequence[Point], covariate: str
+) -> Figure:
+    names = experiment.contenders
+    placed = _along(experiment, points, covariate)
+    values = [
+        {**value, "x": rounded(x)}
+        for (x, _), value in zip(placed, _values(p for _, p in placed), strict=True)
+    ]
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "scale": _scale(x for x, _ in placed),
+        "axis": {"title": covariate, "tickCount": 5},
+    }
+    y = {
+        "type": "quantitative",
+        "scale": _scale(v for _, p in placed for v in (p.low, p.high)),
+        "axis": {"title": axis_title(metric), "tickCount": 5},
+    }
+    colour = _series(names, "color")
+    layer = [
+        {
+            "mark": {"type": "area", "style": "band"},
+            "encoding": {"x": x, "y": {**y, "field": "l"}, "y2": {"field": "h"}, "color": colour},
+        },
+        {
+            "mark": {"type": "line", "style": "trace"},
+            "encoding": {"x": x, "y": {**y, "field": "m"}, "color": colour},
+        },
+        {
+            "mark": {"type": "point", "style": "dot"},
+            "encoding": {
+                "x": x,
+                "y": {**y, "field": "m"},
+                "color": colour,
+                "shape": _series(names, "shape"),
+                "tooltip": _tooltip(
+                    ("who", "contender"), ("x", covariate), ("m", "mean"), ("l", "10 %"),
+                    ("h", "90 %"), ("n", "cells"),
+                ),
+            },
+        },
+    ]  # fmt: skip
+    name = str(metric.get("name"))
+    others = _others(experiment, covariate)
+    pooled = f" and over {', '.join(others)}" if others else ""
+    at = {str(x): formats.number(x) for x, _ in placed}
+    table = [dataclasses.replace(p, case=str(x)) for x, p in placed]
+    return Figure(
+        f"{name} against {covariate}",
+        f"Point: mean over seeds{pooled}. Band: from the 10 % to the 90 % quantile.",
+        _spec(
+            f"{axis_title(metric)} against {covariate}, {len(names)} contenders.",
+            values,
+            height=230,
+            layer=layer,
+        ),
+        (covariate, *names),
+        tuple((at[line[0]], *line[1:]) for line in _pivot(table, list(at), names)),
+    )
+
+
+def _others(experiment: ExperimentView, covariate: str) -> list[str]:
+    """Other covariates that vary, over which a line is a mean."""
+    seen: dict[str, set[Any]] = {}
+    for case in experiment.cases:
+        for name, value in (case.get("x") or {}).items():
+            seen.setdefault(str(name), set()).add(value)
+    return [name for name, found in seen.items() if name != covariate and len(found) > 1]
+
+
+# -- ablations -------------------------------------------------------------------------------
+
+
+def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
+    """How much worse ours is without each part: above 1 is worse, whatever the metric's sense."""
+    shown = [a for a in ablations if a.ratio is not None]
+    if not shown:
+        return None
+    values = [
+        {
+            "row": f"without {a.name}" if not a.name.startswith(("no ", "without ")) else a.name,
+            "who": a.answer,
+            "case": f"{a.claim}: {a.metric}",
+            "m": rounded(a.ratio),
+            "l": rounded(a.low),
+            "h": rounded(a.high),
+        }
+        for a in shown
+    ]
+    numbers = [v for a in shown for v in (a.ratio, a.low, a.high)] + [1.0]
+    x = {
+        "type": "quantitative",
+        "scale": _scale(numbers),
+        "axis": {"title": "metric without the part ÷ metric of ours", "tickCount": 5},
+    }
+    y = {"y": {"field": "row", "type": "nominal", "sort": None, "axis": {"title": None}}}
+    y["yOffset"] = {"field": "case", "type": "nominal"}
+    answers = ["hurts", "does not hurt", "unclear"]
+    shape = {
+        "field": "who",
+        "type": "nominal",
+        "scale": {"domain": answers, "range": ["circle", "cross", "stroke"]},
+        "legend": None,
+    }
+    layer = [
+        _upright(1.0, "bound", x),
+        {
+            "mark": {"type": "rule", "style": "interval"},
+            "encoding": {**y, "x": {**x, "field": "l"}, "x2": {"field": "h"}},
+        },
+        {
+            "mark": {"type": "point", "style": "estimate"},
+            "encoding": {
+                **y,
+                "x": {**x, "field": "m"},
+                "shape": shape,
+                "tooltip": _tooltip(
+                    ("row", "part"), ("case", "metric"), ("who", "answer"), ("m", "ratio"),
+                    ("l", "from"), ("h", "to"),
+                ),
+            },
+        },
+    ]  # fmt: skip
+    said = "; ".join(f"{a.name}: {formats.number(a.ratio)}, {a.answer}" for a in shown[:6])
+    return Figure(
+        "Ours without each part",
+        "Round point: taking the part away hurts. Cross: it does not. Dash: unclear.",
+        _spec(f"Ablations. {said}", values, height={"step": 22}, layer=layer),
+        (),
+        (),
+    )
+
+
+# -- a glance --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Glyph:
+    """An interval against its bound in a line of text: positions from 0 (left) to 100 (right)."""
+
+    good_from: float
+    good_to: float
+    low: float
+    high: float
+    estimate: float
+    edges: tuple[float, ...]
+
+
+def glyph(line: ConditionLine | None) -> Glyph | None:
+    """The small picture of a condition, or None when it has no estimate or no bound."""
+    if line is None or line.estimate is None:
+        return None
+    edges = [b for b in (line.at_least, line.at_most) if b is not None]
+    if not edges:
+        return None
+    low = line.estimate if line.low is None else line.low
+    high = line.estimate if line.high is None else line.high
+    marks = [line.estimate, low, high, *edges]
+    log = spans_decades(marks)
+
+    def place(value: float) -> float:
+        return math.log(value) if log else value
+
+    start, stop = place(min(marks)), place(max(marks))
+    room = (stop - start) * 0.3 or 1.0
+    start, stop = start - room, stop + room
+
+    def percent(value: float) -> float:
+        return round(100 * (place(value) - start) / (stop - start), 1)
+
+    return Glyph(
+        good_from=0.0 if line.at_least is None else percent(line.at_least),
+        good_to=100.0 if line.at_most is None else percent(line.at_most),
+        low=percent(low),
+        high=percent(high),
+        estimate=percent(line.estimate),
+        edges=tuple(percent(edge) for edge in edges),
+    )
