@@ -19,7 +19,7 @@ from armillary.report.summaries import Point
 from armillary.report.views import AblationLine, ConditionLine, ExperimentView, Result
 
 #: Vega's point shapes, in the order in which contenders take them.
-SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "stroke")
+SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right")
 #: How many colours the page's theme has for series.
 N_COLOURS = 8
 #: Values of one sign that span more than this factor are shown on a logarithmic axis.
@@ -59,10 +59,10 @@ def spans_decades(values: Iterable[float | None]) -> bool:
     return bool(known) and min(known) > 0 and max(known) / min(known) >= LOG_SPAN
 
 
-def _scale(values: Iterable[float | None], *, zero: bool = False) -> dict[str, Any]:
+def _scale(values: Iterable[float | None]) -> dict[str, Any]:
     if spans_decades(values):
-        return {"type": "log", "nice": False}
-    return {"zero": zero, "nice": True}
+        return {"type": "log", "nice": False, "padding": 6}
+    return {"zero": False, "nice": True, "padding": 6}
 
 
 def _spec(description: str, values: list[dict[str, Any]], **rest: Any) -> dict[str, Any]:
@@ -91,6 +91,8 @@ def _tooltip(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
 
 
 _NAMES = ("who", "case", "row", "run")
+#: From the low to the high end; scale and axis of x stand above the layers.
+_ENDS: dict[str, Any] = {"x": {"field": "l"}, "x2": {"field": "h"}}
 
 
 # -- claims ----------------------------------------------------------------------------------
@@ -107,11 +109,15 @@ def _span(lines: Sequence[ConditionLine]) -> tuple[list[float], str]:
     neutral = {"ratio": 1.0, "difference": 0.0}.get(lines[0].form)
     if neutral is not None:
         marks.append(neutral)
+    least, most = min(marks), max(marks)
     if spans_decades(marks):
-        room = (max(marks) / min(marks)) ** 0.06
-        return [min(marks) / room, max(marks) * room], "log"
-    room = 0.08 * (max(marks) - min(marks)) or 0.1 * abs(marks[0]) or 1.0
-    return [min(marks) - room, max(marks) + room], "linear"
+        room = (most / least) ** 0.06
+        return [least / room, most * room], "log"
+    room = 0.08 * (most - least) or 0.1 * abs(least) or 1.0
+    left, right = least - room, most + room
+    if least >= 0:
+        left = max(left, -0.04 * right)  # no empty stretch of impossible values
+    return [left, right], "linear"
 
 
 def forests(results: Sequence[Result]) -> list[Figure]:
@@ -146,29 +152,29 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
     ]
     x = {
         "type": "quantitative",
-        "scale": {"domain": domain, "type": kind, "nice": False, "zero": False},
-        "axis": {"title": f"{head.statistic}, {head.detail}", "tickCount": 5},
+        "scale": {"domain": [rounded(end) for end in domain], "type": kind, "nice": False, "zero": False},
+        "axis": {"title": ", ".join(filter(None, (head.statistic, head.detail))), "tickCount": 5},
     }
+    rows = list(dict.fromkeys(line.against for line in lines))
     y: dict[str, Any] = {
         "y": {
             "field": "row",
             "type": "nominal",
-            "sort": list(dict.fromkeys(line.against for line in lines)),
+            "sort": rows,
             "axis": {"title": None},
         }
     }
     if len(runs) > 1:
         y["yOffset"] = {"field": "run", "type": "nominal", "sort": runs}
-    ends = {"x": {**x, "field": "l"}, "x2": {"field": "h"}}
     shape = {"condition": {"test": "datum.key === 'own'", "value": "diamond"}, "value": "circle"}
     layer = [
-        *_good_side(head, domain, x),
-        {"mark": {"type": "rule", "style": "interval"}, "encoding": {**y, **ends}},
+        *_good_side(head, domain),
+        {"mark": {"type": "rule", "style": "interval"}, "encoding": {**y, **_ENDS}},
         {
             "mark": {"type": "point", "style": "estimate"},
             "encoding": {
                 **y,
-                "x": {**x, "field": "m"},
+                "x": {"field": "m"},
                 "shape": shape,
                 "tooltip": _tooltip(
                     ("row", "against"), ("run", "run"), ("m", "estimate"), ("l", "from"), ("h", "to")
@@ -185,15 +191,19 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
     return Figure(
         title,
         "Point: estimate. Line: 95 % interval. Shaded: the side on which the claim holds.",
-        _spec(f"{title}. {said}", values, height={"step": 24}, layer=layer),
+        _spec(
+            f"{title}. {said}",
+            values,
+            height=24 * len(rows) * len(runs),
+            encoding={"x": x},
+            layer=layer,
+        ),
         ("against", "run", "estimate", "interval", "bound", "status"),
         table,
     )
 
 
-def _good_side(
-    line: ConditionLine, domain: Sequence[float], x: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _good_side(line: ConditionLine, domain: Sequence[float]) -> list[dict[str, Any]]:
     """The shaded side, its edges, and the line of no difference."""
     left = domain[0] if line.at_least is None else line.at_least
     right = domain[1] if line.at_most is None else line.at_most
@@ -205,19 +215,19 @@ def _good_side(
             {
                 "data": {"values": [{"l": left, "h": right}]},
                 "mark": {"type": "rect", "style": "good"},
-                "encoding": {"x": {**x, "field": "l"}, "x2": {"field": "h"}},
+                "encoding": _ENDS,
             }
         )
     if neutral is not None:
-        layers.append(_upright(neutral, "neutral", x))
-    return layers + [_upright(edge, "bound", x) for edge in edges]
+        layers.append(_upright(neutral, "neutral"))
+    return layers + [_upright(edge, "bound") for edge in edges]
 
 
-def _upright(at: float, style: str, x: Mapping[str, Any]) -> dict[str, Any]:
+def _upright(at: float, style: str) -> dict[str, Any]:
     return {
         "data": {"values": [{"m": at}]},
         "mark": {"type": "rule", "style": style},
-        "encoding": {"x": {**x, "field": "m"}},
+        "encoding": {"x": {"field": "m"}},
     }
 
 
@@ -300,17 +310,14 @@ def _by_case(
     y: dict[str, Any] = {
         "y": {"field": "case", "type": "nominal", "sort": present, "axis": {"title": None}}
     }
-    height: dict[str, Any] = {"step": 20}
+    height = 20 * len(present)
     if roomy:
         y["yOffset"] = {"field": "who", "type": "nominal", "sort": list(names)}
-        height = {"step": 9, "for": "offset"}
-    colour = _series(names, "color")
+        height = (9 * len(names) + 14) * len(present)
     dots = {
         "mark": {"type": "point", "style": "dot"},
         "encoding": {
-            **y,
-            "x": {**x, "field": "m"},
-            "color": colour,
+            "x": {"field": "m"},
             "shape": _series(names, "shape"),
             "tooltip": _tooltip(
                 ("case", "case"), ("who", "contender"), ("m", "mean"),
@@ -318,10 +325,7 @@ def _by_case(
             ),
         },
     }  # fmt: skip
-    band = {
-        "mark": {"type": "rule", "style": "spread"},
-        "encoding": {**y, "x": {**x, "field": "l"}, "x2": {"field": "h"}, "color": colour},
-    }
+    band = {"mark": {"type": "rule", "style": "spread"}, "encoding": _ENDS}
     name = str(metric.get("name"))
     return Figure(
         name,
@@ -330,6 +334,7 @@ def _by_case(
             f"{axis_title(metric)}: {len(present)} cases, {len(names)} contenders.",
             _values(points),
             height=height,
+            encoding={"x": x, **y, "color": _series(names, "color")},
             layer=[band, dots] if roomy else [dots],
         ),
         ("case", *names),
@@ -372,18 +377,12 @@ def _spread(
         "axis": {"title": axis_title(metric), "tickCount": 5},
     }
     y = {"y": {"field": "who", "type": "nominal", "sort": list(names), "axis": {"title": None}}}
-    colour = _series(names, "color")
     layer = [
-        {
-            "mark": {"type": "rule", "style": "spread"},
-            "encoding": {**y, "x": {**x, "field": "l"}, "x2": {"field": "h"}, "color": colour},
-        },
+        {"mark": {"type": "rule", "style": "spread"}, "encoding": _ENDS},
         {
             "mark": {"type": "point", "style": "dot"},
             "encoding": {
-                **y,
-                "x": {**x, "field": "m"},
-                "color": colour,
+                "x": {"field": "m"},
                 "shape": _series(names, "shape"),
                 "tooltip": _tooltip(
                     ("who", "contender"), ("m", "mean"), ("l", "10 %"), ("h", "90 %"),
@@ -399,7 +398,8 @@ def _spread(
         _spec(
             f"{axis_title(metric)} over {n_cases} cases.",
             _values(pooled),
-            height={"step": 22},
+            height=22 * len(pooled),
+            encoding={"x": x, **y, "color": _series(names, "color")},
             layer=layer,
         ),
         ("contender", "mean", "10 % to 90 %", "cases"),
@@ -456,22 +456,19 @@ def _lines(
         "scale": _scale(v for _, p in placed for v in (p.low, p.high)),
         "axis": {"title": axis_title(metric), "tickCount": 5},
     }
-    colour = _series(names, "color")
     layer = [
         {
             "mark": {"type": "area", "style": "band"},
-            "encoding": {"x": x, "y": {**y, "field": "l"}, "y2": {"field": "h"}, "color": colour},
+            "encoding": {"y": {"field": "l"}, "y2": {"field": "h"}},
         },
         {
             "mark": {"type": "line", "style": "trace"},
-            "encoding": {"x": x, "y": {**y, "field": "m"}, "color": colour},
+            "encoding": {"y": {"field": "m"}},
         },
         {
             "mark": {"type": "point", "style": "dot"},
             "encoding": {
-                "x": x,
-                "y": {**y, "field": "m"},
-                "color": colour,
+                "y": {"field": "m"},
                 "shape": _series(names, "shape"),
                 "tooltip": _tooltip(
                     ("who", "contender"), ("x", covariate), ("m", "mean"), ("l", "10 %"),
@@ -492,6 +489,7 @@ def _lines(
             f"{axis_title(metric)} against {covariate}, {len(names)} contenders.",
             values,
             height=230,
+            encoding={"x": x, "y": y, "color": _series(names, "color")},
             layer=layer,
         ),
         (covariate, *names),
@@ -512,15 +510,15 @@ def _others(experiment: ExperimentView, covariate: str) -> list[str]:
 
 
 def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
-    """How much worse ours is without each part: above 1 is worse, whatever the metric's sense."""
+    """What taking each part away does to a metric, as a ratio to ours."""
     shown = [a for a in ablations if a.ratio is not None]
     if not shown:
         return None
     values = [
         {
-            "row": f"without {a.name}" if not a.name.startswith(("no ", "without ")) else a.name,
+            "row": a.name,
             "who": a.answer,
-            "case": f"{a.claim}: {a.metric}",
+            "case": f"{a.claim}: {a.metric}, {a.better} is better",
             "m": rounded(a.ratio),
             "l": rounded(a.low),
             "h": rounded(a.high),
@@ -531,7 +529,7 @@ def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
     x = {
         "type": "quantitative",
         "scale": _scale(numbers),
-        "axis": {"title": "metric without the part ÷ metric of ours", "tickCount": 5},
+        "axis": {"title": "metric of the ablation ÷ metric of ours", "tickCount": 5},
     }
     y = {"y": {"field": "row", "type": "nominal", "sort": None, "axis": {"title": None}}}
     y["yOffset"] = {"field": "case", "type": "nominal"}
@@ -539,23 +537,20 @@ def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
     shape = {
         "field": "who",
         "type": "nominal",
-        "scale": {"domain": answers, "range": ["circle", "cross", "stroke"]},
+        "scale": {"domain": answers, "range": ["circle", "cross", "square"]},
         "legend": None,
     }
     layer = [
-        _upright(1.0, "bound", x),
-        {
-            "mark": {"type": "rule", "style": "interval"},
-            "encoding": {**y, "x": {**x, "field": "l"}, "x2": {"field": "h"}},
-        },
+        _upright(1.0, "bound"),
+        {"mark": {"type": "rule", "style": "interval"}, "encoding": {**y, **_ENDS}},
         {
             "mark": {"type": "point", "style": "estimate"},
             "encoding": {
                 **y,
-                "x": {**x, "field": "m"},
+                "x": {"field": "m"},
                 "shape": shape,
                 "tooltip": _tooltip(
-                    ("row", "part"), ("case", "metric"), ("who", "answer"), ("m", "ratio"),
+                    ("row", "ablation"), ("case", "metric"), ("who", "answer"), ("m", "ratio"),
                     ("l", "from"), ("h", "to"),
                 ),
             },
@@ -563,9 +558,11 @@ def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
     ]  # fmt: skip
     said = "; ".join(f"{a.name}: {formats.number(a.ratio)}, {a.answer}" for a in shown[:6])
     return Figure(
-        "Ours without each part",
-        "Round point: taking the part away hurts. Cross: it does not. Dash: unclear.",
-        _spec(f"Ablations. {said}", values, height={"step": 22}, layer=layer),
+        "Ablations against ours",
+        "Round: it hurts. Cross: it does not. Square: unclear.",
+        _spec(
+            f"Ablations. {said}", values, height=24 * len(values), encoding={"x": x}, layer=layer
+        ),
         (),
         (),
     )

@@ -124,5 +124,5 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
-        return str(value) if isinstance(value, int) else number(value, 6)
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
     return str(value)

@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import functools
 import gzip
+import json
 import os
 import shutil
 import tempfile
@@ -22,7 +23,7 @@ from typing import Any
 
 from armillary import __version__, catalog
 from armillary.evidence.bundle import Bundle, rows_to_csv_gz
-from armillary.output.files import to_json, write_bytes, write_text
+from armillary.output.files import finite, write_bytes, write_text
 from armillary.report import charts, formats, views
 from armillary.report.views import MethodView, Run
 
@@ -140,7 +141,7 @@ def _embedded_json(value: Any) -> Any:
     """JSON that can stand in a script element: no ``<``, ``>`` or ``&`` in it."""
     from markupsafe import Markup
 
-    text = to_json(value, indent=None)
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
@@ -232,6 +233,7 @@ class RunPage:
     absent: list[dict[str, str]]
     errors: list[dict[str, str]]
     environment: list[tuple[str, str]]
+    commands: list[tuple[str, list[views.Result]]]
     rows: RowsFile
 
 
@@ -257,6 +259,7 @@ def _run_page(run: Run, view: MethodView, data: Path) -> RunPage:
         absent=_once(item for result in results for item in result.absent),
         errors=_once(item for result in results for item in result.errors),
         environment=formats.flatten(facts),
+        commands=_commands(results),
         rows=_write_rows(run, data),
     )
 
@@ -271,6 +274,15 @@ def _once(items: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
         told = {key: "" if item.get(key) is None else str(item[key]) for key in _TELLS}
         found.setdefault(tuple(told.values()), told)
     return list(found.values())
+
+
+def _commands(results: Iterable[views.Result]) -> list[tuple[str, list[views.Result]]]:
+    """Each command once, with the results that it reproduces."""
+    found: dict[str, list[views.Result]] = {}
+    for result in results:
+        if result.command:
+            found.setdefault(result.command, []).append(result)
+    return list(found.items())
 
 
 def _write_rows(run: Run, folder: Path) -> RowsFile:

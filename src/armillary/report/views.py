@@ -41,6 +41,9 @@ _INTERVALS = {
     "bca": "BCa bootstrap",
     "wilson": "Wilson",
     "mcnemar": "McNemar",
+    "fieller": "Fieller",
+    "order": "order statistics",
+    "observed": "observed extremes",
     "none": "",
 }
 
@@ -163,11 +166,10 @@ class Result:
     @property
     def headline(self) -> ConditionLine | None:
         """The condition that decides: the first that is not met, else the tightest of the first."""
-        lines = self.conditions
-        missed = [c for c in lines if c.status not in ("met", "holds", "ok", "")]
-        for pool in ([c for c in missed if c.tightest], missed, [c for c in lines if c.tightest]):
-            if pool:
-                return pool[0]
+        lines = sorted(self.conditions, key=lambda line: not line.tightest)
+        for status in ("missed", "unclear", "not run"):
+            if found := [line for line in lines if line.status == status]:
+                return found[0]
         return lines[0] if lines else None
 
     @property

@@ -215,11 +215,11 @@
       axisYNominal: { domain: false, ticks: false, grid: false, labelOverlap: false },
       scale: { bandPaddingInner: 0.25, offsetBandPaddingOuter: 0.2, offsetBandPaddingInner: 0.1 },
       style: {
-        good: { fill: colour("accent"), fillOpacity: 0.1 },
-        bound: { stroke: colour("accent"), strokeWidth: 1.5 },
-        neutral: { stroke: colour("muted"), strokeDash: [2, 3], strokeWidth: 1 },
-        interval: { stroke: ink, strokeWidth: 1.75 },
-        estimate: { fill: ink, stroke: ink, size: 60, filled: true, opacity: 1 },
+        good: { color: colour("accent"), opacity: 0.1 },
+        bound: { color: colour("accent"), strokeWidth: 1.5 },
+        neutral: { color: colour("muted"), strokeDash: [2, 3], strokeWidth: 1 },
+        interval: { color: ink, strokeWidth: 1.75 },
+        estimate: { color: ink, size: 60, filled: true, opacity: 1 },
         dot: { filled: true, size: 38, opacity: 1 },
         spread: { strokeWidth: 1.5, opacity: 0.75 },
         band: { opacity: 0.13 },
@@ -229,14 +229,17 @@
   }
 
   function draw(figure) {
-    var spec = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
     var holder = figure.querySelector(".chart");
-    return window.vegaEmbed(holder, spec, {
-      mode: "vega-lite",
-      renderer: "svg",
-      actions: false,
-      config: themeConfig(),
-      tooltip: { theme: "report", disableDefaultStyle: true },
+    return Promise.resolve().then(function () {
+      var spec = figure.querySelector("script[type='application/json']").textContent;
+      return window.vegaEmbed(holder, JSON.parse(spec), {
+        mode: "vega-lite",
+        logLevel: 1, // errors alone
+        renderer: "svg",
+        actions: false,
+        config: themeConfig(),
+        tooltip: { theme: "report", disableDefaultStyle: true },
+      });
     }).then(function (made) {
       if (figure.chart) figure.chart.finalize();
       figure.chart = made;
