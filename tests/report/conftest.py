@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,10 +116,7 @@ def bundle(
         "experiments": experiments,
     }
     command = f"armillary bench {slug} --profile {profile}"
-    told = [
-        {"method": slug, "profile": profile, "command": f"{command} --claim {c['claim']}", **c}
-        for c in claims
-    ]
+    told = [{"method": slug, "profile": profile, "command": command, **c} for c in claims]
     return Bundle(slug, profile, told, rows, environment, committed)
 
 
@@ -306,6 +304,15 @@ CARDS = (
     card("wonda", "data", "Choosing documents by what they teach",
          "Pick the part of a corpus that helps your task.", ["gain", "cost"]),
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def evidence() -> SimpleNamespace:
+    """The builders above, for tests that make evidence of their own."""
+    return SimpleNamespace(
+        bundle=bundle, card=card, claim=claim, condition=condition, described=described,
+        measured=measured, recalibration=recalibration, spikeinit=spikeinit, tango=tango,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -152,7 +152,12 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
     ]
     x = {
         "type": "quantitative",
-        "scale": {"domain": [rounded(end) for end in domain], "type": kind, "nice": False, "zero": False},
+        "scale": {
+            "domain": [rounded(end) for end in domain],
+            "type": kind,
+            "nice": False,
+            "zero": False,
+        },
         "axis": {"title": ", ".join(filter(None, (head.statistic, head.detail))), "tickCount": 5},
     }
     rows = list(dict.fromkeys(line.against for line in lines))
@@ -177,7 +182,11 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
                 "x": {"field": "m"},
                 "shape": shape,
                 "tooltip": _tooltip(
-                    ("row", "against"), ("run", "run"), ("m", "estimate"), ("l", "from"), ("h", "to")
+                    ("row", "against"),
+                    ("run", "run"),
+                    ("m", "estimate"),
+                    ("l", "from"),
+                    ("h", "to"),
                 ),
             },
         },
@@ -346,9 +355,7 @@ def _pivot(
     points: Iterable[Point], rows: Sequence[str], names: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
     found = {(p.case, p.contender): p for p in points}
-    return tuple(
-        (row, *(_mean_text(found.get((row, name))) for name in names)) for row in rows
-    )
+    return tuple((row, *(_mean_text(found.get((row, name))) for name in names)) for row in rows)
 
 
 def _mean_text(p: Point | None) -> str:

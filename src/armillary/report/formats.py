@@ -55,14 +55,20 @@ def interval(low: Any, high: Any) -> str:
     return f"[{number(low)}, {number(high)}]"
 
 
+def stated(value: Any) -> str:
+    """A number as someone wrote it (a bound, a margin): no digit more, none less (up to six)."""
+    x = real(value)
+    return DASH if x is None else f"{x:.6g}".replace("-", _MINUS)
+
+
 def bound(at_most: Any, at_least: Any) -> str:
     """``≤ 0.97``, ``≥ 4``, or a band ``0.88 to 0.92``."""
     most, least = real(at_most), real(at_least)
     if most is not None and least is not None:
-        return f"{number(least)} to {number(most)}"
+        return f"{stated(least)} to {stated(most)}"
     if most is not None:
-        return f"≤ {number(most)}"
-    return DASH if least is None else f"≥ {number(least)}"
+        return f"≤ {stated(most)}"
+    return DASH if least is None else f"≥ {stated(least)}"
 
 
 def duration(seconds: Any) -> str:

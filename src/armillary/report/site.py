@@ -160,6 +160,7 @@ def _environment() -> Any:
     environment.filters.update(
         number=formats.number,
         interval=formats.interval,
+        stated=formats.stated,
         duration=formats.duration,
         day=formats.day,
         stem=formats.file_stem,
@@ -292,5 +293,9 @@ def _write_rows(run: Run, folder: Path) -> RowsFile:
     name = f"{run.stem}-rows.csv" if small else f"{run.stem}-rows.csv.gz"
     content = plain if small else packed
     write_bytes(folder / name, content)
-    size = f"{len(content) / 1024:,.0f} KB" if len(content) < 2**20 else f"{len(content) / 2**20:.1f} MB"
+    size = (
+        f"{len(content) / 1024:,.0f} KB"
+        if len(content) < 2**20
+        else f"{len(content) / 2**20:.1f} MB"
+    )
     return RowsFile(name, size, len(run.bundle.rows))

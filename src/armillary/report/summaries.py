@@ -66,9 +66,7 @@ def point(case: str, contender: str, metric: str, values: Sequence[float]) -> Po
     """The summary of some cells' values (at least one)."""
     array = np.asarray(values, dtype=float)
     low, high = np.quantile(array, BAND)
-    return Point(
-        case, contender, metric, float(array.mean()), float(low), float(high), len(array)
-    )
+    return Point(case, contender, metric, float(array.mean()), float(low), float(high), len(array))
 
 
 def by_case(rows: Iterable[Row]) -> list[Point]:

@@ -7,6 +7,8 @@ result and the user's own stand apart: nothing here averages or merges them.
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,12 +52,32 @@ _INTERVALS = {
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One bundle and how it is told from the others."""
+    """One bundle and how it is told from the others.
+
+    Attributes:
+        bundle: its evidence.
+        number: 1, or more where another run of the same origin and profile stands before it.
+    """
 
     bundle: Bundle
-    label: str
-    machine: str
-    when: str
+    number: int = 1
+
+    @property
+    def label(self) -> str:
+        """Whose run it is."""
+        name = "Committed evidence" if self.bundle.committed else "Your run"
+        return name if self.number == 1 else f"{name} {self.number}"
+
+    @property
+    def machine(self) -> str:
+        """Processor and cores; empty when the run did not say."""
+        return machine_label(self.bundle.environment)
+
+    @property
+    def when(self) -> str:
+        """The day on which it ended, or began if it did not say when it ended."""
+        said = self.bundle.environment
+        return formats.day(said.get("finished") or said.get("started"))
 
     @property
     def key(self) -> str:
@@ -69,8 +91,8 @@ class Run:
     @property
     def stem(self) -> str:
         """The start of the names of its files."""
-        parts = (self.bundle.slug, self.key, self.profile)
-        return "-".join(formats.file_stem(part) for part in parts)
+        parts = [formats.file_stem(self.bundle.slug), self.key, formats.file_stem(self.profile)]
+        return "-".join(parts if self.number == 1 else [*parts, str(self.number)])
 
     @property
     def facts(self) -> str:
@@ -222,14 +244,7 @@ class MethodView:
     @property
     def command(self) -> str:
         """What makes evidence for it."""
-        return f"armillary bench {shell_word(self.slug)} --profile quick"
-
-
-def shell_word(text: str) -> str:
-    """A name as a shell takes it in one piece."""
-    import shlex
-
-    return shlex.quote(text)
+        return f"armillary bench {shlex.quote(self.slug)} --profile quick"
 
 
 def machine_label(environment: Mapping[str, Any]) -> str:
@@ -246,16 +261,14 @@ def machine_label(environment: Mapping[str, Any]) -> str:
     return ", ".join(said)
 
 
-def run_of(bundle: Bundle) -> Run:
-    """A bundle with the words that tell it from the others."""
-    environment = bundle.environment
-    moment = environment.get("finished") or environment.get("started")
-    return Run(
-        bundle,
-        "Committed evidence" if bundle.committed else "Your run",
-        machine_label(environment),
-        formats.day(moment),
-    )
+def numbered(bundles: Iterable[Bundle]) -> list[Run]:
+    """Runs, the committed one first, then the larger profiles; namesakes are numbered."""
+    seen: Counter[tuple[bool, str]] = Counter()
+    runs = []
+    for bundle in bundles:
+        seen[bundle.committed, bundle.profile] += 1
+        runs.append(Run(bundle, seen[bundle.committed, bundle.profile]))
+    return sorted(runs, key=_run_order)
 
 
 def _statistic(condition: Mapping[str, Any]) -> str:
@@ -350,9 +363,7 @@ def result_of(claim: Mapping[str, Any], run: Run) -> Result:
         run=run,
         reason=str(claim.get("reason") or ""),
         experiment=str(claim.get("experiment") or ""),
-        conditions=tuple(
-            condition_line(c, i) for i, c in enumerate(claim.get("conditions") or ())
-        ),
+        conditions=tuple(condition_line(c, i) for i, c in enumerate(claim.get("conditions") or ())),
         contenders=tuple(
             sorted(contenders.items(), key=lambda item: item[0] != OURS)  # ours first
         ),
@@ -391,7 +402,7 @@ def _run_order(run: Run) -> tuple[bool, int]:
 
 def method_view(slug: str, card: Card | None, bundles: Iterable[Bundle]) -> MethodView:
     """A method's claims, in the order of its card, each with a result a run."""
-    runs = tuple(sorted((run_of(bundle) for bundle in bundles), key=_run_order))
+    runs = tuple(numbered(bundles))
     found: dict[str, list[Result]] = {claim: [] for claim in (card.claims if card else ())}
     for run in runs:
         for claim in run.bundle.claims:
