@@ -25,9 +25,9 @@ N_COLOURS = 8
 #: Values of one sign that span more than this factor are shown on a logarithmic axis.
 LOG_SPAN = 30.0
 #: Above so many cases a chart shows each contender's spread over cases instead of each case.
-MANY_CASES = 40
+MANY_CASES = 24
 #: A line has at most so many positions; more are pooled into neighbours of equal number.
-MANY_POSITIONS = 60
+MANY_POSITIONS = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Figure:
         title: what the chart shows, in a few words.
         caption: how to read it.
         spec: a Vega-Lite specification without colours.
-        columns, lines: the table beneath it; the first column heads its line.
+        columns, lines: the table beneath it, whose first column heads its line; empty where the
+            page shows the same figures in a table of its own.
     """
 
     title: str
@@ -192,11 +193,10 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
         },
     ]
     title = f"{head.statistic} ({head.bound})"
-    table = tuple(
-        (line.against, _run_label(result), line.measured, line.interval, line.bound, line.status)
-        for result, line in found
+    said = "; ".join(
+        f"{line.against}, {_run_label(result)}: {line.measured} {line.interval}"
+        for result, line in found[:6]
     )
-    said = "; ".join(f"{t[0]}, {t[1]}: {t[2]} {t[3]}" for t in table[:6])
     return Figure(
         title,
         "Point: estimate. Line: 95 % interval. Shaded: the side on which the claim holds.",
@@ -207,8 +207,8 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
             encoding={"x": x},
             layer=layer,
         ),
-        ("against", "run", "estimate", "interval", "bound", "status"),
-        table,
+        (),
+        (),
     )
 
 

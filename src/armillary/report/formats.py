@@ -95,7 +95,7 @@ def day(moment: Any) -> str:
             return DASH
     except (ValueError, OverflowError, OSError):
         return moment if isinstance(moment, str) and moment else DASH
-    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     return f"{when.day} {months[when.month - 1]} {when.year}"
 
 

@@ -124,7 +124,7 @@ def charting_script() -> str:
     """Vega, Vega-Lite and Vega-Embed as one classic script that works from a file."""
     import vl_convert
 
-    return vl_convert.javascript_bundle()  # its newest Vega-Lite, which fits its Vega
+    return vl_convert.javascript_bundle()  # pyright: ignore[reportCallIssue]
 
 
 def _write_assets(folder: Path) -> None:
@@ -147,6 +147,15 @@ def _embedded_json(value: Any) -> Any:
     return Markup(text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
+def packed(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A chart's specification with its data as columns and rows: keys are said once."""
+    values = spec["data"]["values"]
+    columns = list(values[0]) if values else []
+    rows = [[value[column] for column in columns] for value in values]
+    rest = {key: value for key, value in spec.items() if key != "data"}
+    return {"columns": columns, "rows": rows, "spec": rest}
+
+
 def _environment() -> Any:
     import jinja2
 
@@ -165,6 +174,7 @@ def _environment() -> Any:
         day=formats.day,
         stem=formats.file_stem,
         embedded_json=_embedded_json,
+        packed=packed,
     )
     environment.globals.update(
         dash=formats.DASH,

@@ -432,7 +432,7 @@ def _claim_view(name: str, results: Sequence[Result]) -> ClaimView:
 def method_views(
     cards: Iterable[Card], bundles: Iterable[Bundle], slugs: Sequence[str] = ()
 ) -> list[MethodView]:
-    """Every method of the catalogue and every method with a bundle: measured ones first, by field, then by name.
+    """Every method of the catalogue or with a bundle: measured ones first, by field and name.
 
     Args:
         cards: the catalogue.

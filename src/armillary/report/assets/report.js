@@ -228,11 +228,23 @@
     };
   }
 
+  function unpacked(figure) {
+    var text = figure.querySelector("script[type='application/json']").textContent;
+    var chart = JSON.parse(text);
+    chart.spec.data = {
+      values: chart.rows.map(function (row) {
+        var value = {};
+        chart.columns.forEach(function (column, at) { value[column] = row[at]; });
+        return value;
+      }),
+    };
+    return chart.spec;
+  }
+
   function draw(figure) {
     var holder = figure.querySelector(".chart");
     return Promise.resolve().then(function () {
-      var spec = figure.querySelector("script[type='application/json']").textContent;
-      return window.vegaEmbed(holder, JSON.parse(spec), {
+      return window.vegaEmbed(holder, unpacked(figure), {
         mode: "vega-lite",
         logLevel: 1, // errors alone
         renderer: "svg",
