@@ -23,8 +23,9 @@ def real(value: Any) -> float | None:
 def number(value: Any, digits: int = 3) -> str:
     """A number to ``digits`` significant digits; a dash when there is none.
 
-    Magnitudes from 1e-4 up to 1e6 are written out (thousands apart by a thin space), others with
-    a power of ten. Whole numbers below 1e6 keep all their digits.
+    Magnitudes from 1e-4 up to 1e6 are written out (thousands apart by a thin space, and no digit
+    before the decimal point is dropped), others with a power of ten. Whole numbers below 1e6 keep
+    all their digits.
     """
     x = real(value)
     if x is None:
@@ -33,14 +34,11 @@ def number(value: Any, digits: int = 3) -> str:
         return "0"
     if x == round(x) and abs(x) < 1e6:
         return _signed(f"{abs(x):,.0f}".replace(",", _THIN), x)
-    magnitude = math.floor(math.log10(abs(float(f"{x:.{digits - 1}e}"))))
-    if -4 <= magnitude < 6:
-        places = max(digits - 1 - magnitude, 0)
-        rounded = round(abs(x), digits - 1 - magnitude)
-        return _signed(f"{rounded:,.{places}f}".replace(",", _THIN), x)
     mantissa, exponent = f"{abs(x):.{digits - 1}e}".split("e")
-    power = exponent.lstrip("+").lstrip("0") if exponent.startswith("+") else exponent
-    power = power.replace("-0", "-").replace("-", _MINUS)
+    if -4 <= int(exponent) < 6:
+        places = max(digits - 1 - int(exponent), 0)
+        return _signed(f"{abs(x):,.{places}f}".replace(",", _THIN), x)
+    power = str(int(exponent)).replace("-", _MINUS)
     return _signed(f"{mantissa}e{power}", x)
 
 
