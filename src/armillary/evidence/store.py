@@ -88,7 +88,7 @@ metrics = sa.Table(
     "metrics",
     metadata,
     sa.Column("cell", sa.ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("name", sa.String(256), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Float, nullable=False),
 )
 
@@ -97,8 +97,8 @@ groups = sa.Table(
     "groups",
     metadata,
     sa.Column("fingerprint", sa.String(64), primary_key=True),
-    sa.Column("experiment", sa.String(256), primary_key=True),
-    sa.Column("case_name", sa.String(512), primary_key=True),
+    sa.Column("experiment", sa.Text, primary_key=True),
+    sa.Column("case_name", sa.Text, primary_key=True),
     sa.Column("seed", sa.BigInteger, primary_key=True),
     sa.Column("method", sa.Text, nullable=False),
     sa.Column("profile", sa.String(16), nullable=False),
