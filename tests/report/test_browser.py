@@ -91,7 +91,7 @@ def _shown(tab: Any) -> int:
 
 def _marks(tab: Any, kind: str, figure: str) -> int:
     """How many points or rules a figure's drawing holds."""
-    return tab.locator(f"{figure} svg g.mark-{kind} path, {figure} svg g.mark-{kind} line").count()
+    return tab.locator(f"{figure} svg g.mark-{kind}.role-mark :is(path, line)").count()
 
 
 @pytest.mark.parametrize("way", ["file", "server"])
@@ -103,7 +103,9 @@ def test_charts_are_drawn_with_every_mark(visit: Open, address: str, way: str) -
     assert _marks(tab, "rule", crps) == 8 + 2  # an interval each, the bound and the ratio of one
     quality = "#evidence ~ details .experiment:nth-of-type(1) figure:nth-of-type(1)"
     assert _marks(tab, "symbol", quality) == 5 * 8
-    assert tab.locator("figure svg[aria-label]").count() == tab.locator("figure svg.marks").count()
+    said = tab.locator("figure .chart[role='graphics-document'][aria-label]")
+    assert said.count() == tab.locator("figure svg.marks").count() == 11
+    assert "ours ÷ pit, your run, quick: 0.9" in (said.first.get_attribute("aria-label") or "")
 
 
 def test_folded_charts_are_drawn_when_they_are_opened(visit: Open) -> None:
@@ -191,7 +193,7 @@ def test_a_phone_needs_no_sideways_scrolling(visit: Open, page: str, scheme: str
         _drawn(tab)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 375
     wide = tab.evaluate("""[...document.querySelectorAll("main *")].filter(e =>
-        !e.closest(".scroll, .offscreen, svg") && e.getBoundingClientRect().right > 376
+        !e.closest(".scroll, .offscreen, thead, svg") && e.getBoundingClientRect().right > 376
         && getComputedStyle(e).position !== "absolute").length""")
     assert wide == 0
 
@@ -280,7 +282,9 @@ def test_rows_can_be_taken_away(visit: Open, address: str, samples: list[Bundle]
 
 
 def test_a_command_is_copied(visit: Open, address: str) -> None:
-    tab = visit("methods/tango.html", base=address, permissions=["clipboard-read"])
+    tab = visit(
+        "methods/tango.html", base=address, permissions=["clipboard-read", "clipboard-write"]
+    )
     tab.get_by_role("button", name="Copy").first.click()
     tab.get_by_role("button", name="Copied").wait_for()
     assert tab.evaluate("navigator.clipboard.readText()") == "armillary bench tango --profile full"

@@ -79,19 +79,24 @@ def test_states(samples: list[Bundle], verdict: str | None, profile: str, state:
 def test_the_headline_is_the_condition_that_decides(samples: list[Bundle]) -> None:
     run = views.Run(samples[0])
 
-    def headline(*statuses: tuple[str, bool]) -> int:
+    def headline(verdict: str, *statuses: tuple[str, bool]) -> int:
         conditions = [
-            {"condition": i, "metric": "x", "form": "level", "at_most": 1, "estimate": i,
-             "status": status, "tightest": tightest}
+            {"condition": i, "metric": "x", "form": "level", "at_most": 1, "status": status,
+             "estimate": None if status == "not run" else i, "tightest": tightest}
             for i, (status, tightest) in enumerate(statuses)
         ]  # fmt: skip
-        line = views.result_of({"claim": "c", "conditions": conditions}, run).headline
+        claim = {"claim": "c", "verdict": verdict, "conditions": conditions}
+        line = views.result_of(claim, run).headline
         assert line is not None
         return line.index
 
-    assert headline(("met", False), ("met", True)) == 1
-    assert headline(("met", True), ("unclear", False), ("missed", False)) == 2
-    assert headline(("met", True), ("unclear", False), ("unclear", True)) == 2
+    assert headline("holds", ("met", False), ("met", True)) == 1
+    assert headline("holds", ("not run", False), ("met", False)) == 1  # an optional peer is absent
+    assert headline("fails", ("met", True), ("unclear", False), ("missed", False)) == 2
+    assert headline("fails", ("met", False), ("met", True)) == 1  # ours raised
+    assert headline("unclear", ("met", True), ("unclear", False), ("unclear", True)) == 2
+    assert headline("partly", ("met", True), ("unclear", False)) == 1
+    assert headline("not run", ("met", True), ("not run", False)) == 1
 
 
 @pytest.mark.parametrize(

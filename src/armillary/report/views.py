@@ -29,6 +29,13 @@ STATES: dict[str, str] = {
     "no evidence": "nothing has been measured yet",
 }
 
+#: Conditions of which status decide a state; any other state is decided by the tightest.
+_DECIDES = {
+    "partly": ("missed", "unclear"),
+    "unclear": ("unclear", "missed"),
+    "fails": ("missed", "unclear"),
+    "not run": ("not run",),
+}
 _FORMS = {"ratio": " ÷ ", "difference": " − "}
 _POOLS = {
     "mean": "mean",
@@ -187,9 +194,9 @@ class Result:
 
     @property
     def headline(self) -> ConditionLine | None:
-        """The condition that decides: the first that is not met, else the tightest of the first."""
-        lines = sorted(self.conditions, key=lambda line: not line.tightest)
-        for status in ("missed", "unclear", "not run"):
+        """The condition that decides the state: one that is not met, else the tightest."""
+        lines = sorted(self.conditions, key=lambda line: (not line.tightest, line.estimate is None))
+        for status in _DECIDES.get(self.state, ()):
             if found := [line for line in lines if line.status == status]:
                 return found[0]
         return lines[0] if lines else None

@@ -149,12 +149,13 @@
   // -- copying -------------------------------------------------------------------------------
 
   function copyText(text) {
-    if (navigator.clipboard && window.isSecureContext) {
-      return navigator.clipboard.writeText(text);
-    }
+    if (!navigator.clipboard) return copySelected(text);
+    return navigator.clipboard.writeText(text).catch(function () { return copySelected(text); });
+  }
+
+  function copySelected(text) {
     var area = document.createElement("textarea");
     area.value = text;
-    area.setAttribute("readonly", "");
     area.className = "offscreen";
     document.body.appendChild(area);
     area.select();
