@@ -198,6 +198,17 @@ def test_a_phone_needs_no_sideways_scrolling(visit: Open, page: str, scheme: str
     assert wide == 0
 
 
+def test_tables_that_are_too_wide_can_be_scrolled_by_keyboard(visit: Open) -> None:
+    focusable = "[...document.querySelectorAll('.scroll[tabindex=\"0\"]')].length"
+    wide = visit("methods/tango.html")
+    assert wide.evaluate(focusable) == 0  # nothing to scroll: no stop
+    phone = visit("methods/tango.html", viewport={"width": 375, "height": 700})
+    phone.wait_for_function(f"{focusable} > 0")
+    phone.locator(".scroll[tabindex='0']").first.focus()
+    phone.keyboard.press("ArrowRight")
+    phone.wait_for_function("document.activeElement.scrollLeft > 0")
+
+
 #: The lowest contrast of any text with its background, after WCAG 2, and where it is.
 CONTRAST = """() => {
   const channel = c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;

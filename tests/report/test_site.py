@@ -288,6 +288,26 @@ def test_an_interrupted_build_leaves_the_old_site(
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_an_interrupt_while_folders_change_places_leaves_the_old_site(
+    tmp_path: Path, samples: list[Bundle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    report.build(samples[2:3], out, methods=[], broken=[])
+    real, moved = Path.rename, []
+
+    def interrupt_second(self: Path, target: Path) -> Path:
+        moved.append(self)
+        if len(moved) == 2:
+            raise KeyboardInterrupt
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupt_second)
+    with pytest.raises(KeyboardInterrupt):
+        report.build([], out, methods=[], broken=[])
+    assert (out / "methods" / "tango.html").is_file()
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)

@@ -107,11 +107,11 @@ def _replaced(target: Path) -> Iterator[Path]:
         fresh.mkdir()
         yield fresh
         old = work / "old"
-        if target.exists():
-            target.rename(old)
         try:
+            if target.exists():
+                target.rename(old)
             fresh.rename(target)
-        except OSError:
+        except BaseException:
             if old.exists() and not target.exists():
                 old.rename(target)
             raise

@@ -179,6 +179,20 @@
     });
   }
 
+  // -- wide tables ---------------------------------------------------------------------------
+
+  function startScrolling() {
+    // Only what can be scrolled is a stop of the Tab key.
+    function mark(box) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    }
+    var watch = new ResizeObserver(function (entries) {
+      entries.forEach(function (entry) { mark(entry.target); });
+    });
+    all(".scroll").forEach(function (box) { watch.observe(box); });
+  }
+
   // -- charts --------------------------------------------------------------------------------
 
   function themeConfig() {
@@ -303,6 +317,7 @@
     startTheme();
     startFilters();
     startCopying();
+    startScrolling();
     startCharts();
   }
 
