@@ -110,6 +110,12 @@ def test_many_cases_become_a_spread_and_many_positions_neighbours(
     ]
 
 
+def test_no_two_contenders_look_alike_and_ours_has_a_colour_of_its_own() -> None:
+    looks = [(charts.colour(i), charts.SHAPES[i % len(charts.SHAPES)]) for i in range(43)]
+    assert len(set(looks)) == 43
+    assert [i for i, (colour, _) in enumerate(looks) if colour == 1] == [0]
+
+
 def test_an_ablation_chart_tells_its_answers_by_shape(samples: list[Bundle]) -> None:
     figure = charts.ablation_figure(_results(samples[0], "crps")[0].ablations)
     assert figure is not None

@@ -60,6 +60,14 @@ def test_a_claim_of_the_card_that_no_run_measured_is_shown(
     ]
 
 
+def test_a_run_without_claims_and_a_method_without_anything_have_a_line(
+    samples: list[Bundle],
+) -> None:
+    bare = dataclasses.replace(samples[2], claims=[])
+    assert [r.state for r in views.method_view("tango", None, [bare]).results] == ["no verdict"]
+    assert [r.state for r in views.method_view("tango", None, []).results] == ["no evidence"]
+
+
 @pytest.mark.parametrize(
     ("verdict", "profile", "state"),
     [

@@ -14,14 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from armillary.evidence.shapes import OURS
 from armillary.report import formats, summaries
 from armillary.report.summaries import Point
 from armillary.report.views import AblationLine, ConditionLine, ExperimentView, Result
 
 #: Vega's point shapes, in the order in which contenders take them.
-SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-right")
-#: How many colours the page's theme has for series.
+SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
+#: How many colours the page's theme has for series; the first is for ours alone.
 N_COLOURS = 8
+#: With more contenders than this, only ours has a band: many bands hide each other.
+MANY_BANDS = 5
 #: Values of one sign that span more than this factor are shown on a logarithmic axis.
 LOG_SPAN = 30.0
 #: Above so many cases a chart shows each contender's spread over cases instead of each case.
@@ -290,6 +293,11 @@ def axis_title(metric: Mapping[str, Any]) -> str:
     return f"{words}, {better} is better" if better in ("lower", "higher") else words
 
 
+def colour(index: int) -> int:
+    """The theme's colour (1 to `N_COLOURS`) of the contender at a place; ours is at 0."""
+    return 1 if index == 0 else 2 + (index - 1) % (N_COLOURS - 1)
+
+
 def _values(points: Iterable[Point]) -> list[dict[str, Any]]:
     return [
         {
@@ -484,6 +492,8 @@ def _lines(
             },
         },
     ]  # fmt: skip
+    if len({p.contender for p in points}) > MANY_BANDS:
+        layer[0]["transform"] = [{"filter": f"datum.who === '{OURS}'"}]
     name = str(metric.get("name"))
     others = _others(experiment, covariate)
     pooled = f" and over {', '.join(others)}" if others else ""

@@ -181,7 +181,7 @@ def _environment() -> Any:
         glyph=charts.glyph,
         states=views.STATES,
         shapes=charts.SHAPES,
-        n_colours=charts.N_COLOURS,
+        colour=charts.colour,
         many_errors=MANY_ERRORS,
         version=__version__,
         made=formats.day(datetime.datetime.now(datetime.UTC).isoformat()),

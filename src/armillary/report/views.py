@@ -415,8 +415,10 @@ def method_view(slug: str, card: Card | None, bundles: Iterable[Bundle]) -> Meth
         for claim in run.bundle.claims:
             result = result_of(claim, run)
             found.setdefault(result.claim, []).append(result)
-    if not found and not runs:
-        found[""] = []
+    if not found:  # nothing is stated: what was measured is shown all the same
+        found[""] = [
+            Result("", "measured, but no claim was judged", "", "no verdict", r) for r in runs
+        ]
     claims = [_claim_view(name, results) for name, results in found.items()]
     return MethodView(
         slug=slug,

@@ -60,6 +60,7 @@
       };
     });
     var groups = all("tbody[data-field]");
+    var results = lines.length === 1 ? "1 result" : lines.length + " results";
 
     function pressed() {
       return states.filter(function (b) { return b.getAttribute("aria-pressed") === "true"; })
@@ -97,8 +98,8 @@
       groups.forEach(function (group) { group.hidden = !open.has(group); });
       var filtered = words.length || chosen.length || field.value || (source && source.value);
       said.textContent = filtered
-        ? visible + " of " + lines.length + " results shown"
-        : lines.length + " results";
+        ? visible + " of " + results + " shown"
+        : results;
       clear.hidden = !filtered;
       empty.hidden = visible > 0 || !lines.length;
       remember(chosen);
@@ -200,7 +201,9 @@
     function colour(name) { return style.getPropertyValue("--" + name).trim(); }
     var font = window.getComputedStyle(document.body).fontFamily;
     var series = [];
-    for (var i = 1; i <= 8; i += 1) series.push(colour("series-" + i));
+    for (var i = 0; i < 64; i += 1) {
+      series.push(colour("series-" + (i === 0 ? 1 : 2 + ((i - 1) % 7)))); // the first is ours alone
+    }
     var ink = colour("ink");
     return {
       background: null,
