@@ -18,6 +18,7 @@ import pytest
 from armillary import report
 from armillary.evidence.bundle import Bundle, rows_from_csv_gz
 from armillary.evidence.shapes import Row
+from armillary.report import charts, formats, views
 
 pytestmark = pytest.mark.browser
 
@@ -118,6 +119,27 @@ def test_charts_are_drawn_with_every_mark(visit: Open, address: str, way: str) -
     said = tab.locator("figure .chart[role='graphics-document'][aria-label]")
     assert said.count() == tab.locator("figure svg.marks").count() == 11
     assert "ours ÷ pit, your run, quick: 0.9" in (said.first.get_attribute("aria-label") or "")
+
+
+def test_a_chart_has_its_figures_in_a_table(visit: Open, samples: list[Bundle]) -> None:
+    tab = visit("methods/recalibration.html")
+    (details,) = tab.locator(".experiment .charts details").all()[:1]
+    details.locator("summary").press("Enter")
+    table = details.locator("table")
+    table.wait_for()
+    heads = table.locator("thead th").all_inner_texts()
+    assert heads[:3] == ["case", "ours", "pit"]
+    points = {
+        (p.case, p.contender): p
+        for p in views.experiment_views(samples[0])[0].points
+        if p.metric == "crps"
+    }
+    for line in table.locator("tbody tr").all():
+        case, *cells = line.locator("th, td").all_inner_texts()
+        for who, cell in zip(heads[1:], cells, strict=True):
+            ends = (getattr(points[case, who], end) for end in ("mean", "low", "high"))
+            mean, low, high = (charts.rounded(end) for end in ends)
+            assert cell == f"{formats.number(mean)} {formats.interval(low, high)}"
 
 
 def test_folded_charts_are_drawn_when_they_are_opened(visit: Open) -> None:

@@ -20,6 +20,7 @@ from armillary.catalog import Broken, Method
 from armillary.errors import UnknownMethod
 from armillary.evidence.bundle import ROW_COLUMNS, Bundle, rows_from_csv_gz
 from armillary.evidence.shapes import Row
+from armillary.report import charts, packing, views
 from armillary.report import site as sites
 
 _VOID = {"meta", "link", "input", "br", "img"}
@@ -201,6 +202,39 @@ def test_charts_in_a_page_are_valid_json_that_no_name_can_leave(
             assert all(len(row) == len(chart["columns"]) for row in chart["rows"])
             found += 1
     assert found == 3 * len(HOSTILE)  # a forest, a metric and an ablation chart each
+
+
+def _spelled(value: Any, levels: dict[str, list[str]]) -> Any:
+    """What the page's script makes of a packed specification."""
+    if isinstance(value, dict):
+        if list(value) == ["level"]:
+            return levels[value["level"]]
+        return {key: _spelled(item, levels) for key, item in value.items()}
+    return [_spelled(item, levels) for item in value] if isinstance(value, list) else value
+
+
+def test_a_packed_chart_spells_out_to_the_same_specification(samples: list[Bundle]) -> None:
+    quality, scaling = views.experiment_views(samples[0])
+    claims = views.method_view("recalibration", None, samples[:2]).claims
+    figures = [*charts.experiment_figures(quality), *charts.experiment_figures(scaling, ["n"])]
+    figures += [figure for claim in claims for figure in charts.forests(claim.results)]
+    sizes = []
+    for figure in figures:
+        packed = packing.packed(figure.spec)
+        spec = _spelled(packed["spec"], packed["levels"])
+        named = [packed["levels"].get(column) for column in packed["columns"]]
+        spec["data"] = {
+            "values": [
+                {
+                    column: names[item] if names else item
+                    for column, names, item in zip(packed["columns"], named, row, strict=True)
+                }
+                for row in packed["rows"]
+            ]
+        }
+        assert spec == figure.spec
+        sizes.append((len(json.dumps(packed)), len(json.dumps(figure.spec))))
+    assert sum(small for small, _ in sizes) < 0.75 * sum(large for _, large in sizes)
 
 
 def test_missing_numbers_are_dashes(tmp_path: Path, evidence: SimpleNamespace) -> None:

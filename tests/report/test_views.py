@@ -48,6 +48,20 @@ def test_runs_of_one_profile_are_told_apart(evidence: SimpleNamespace) -> None:
     assert len({run.stem for run in view.runs}) == 2
 
 
+def test_a_smoke_run_is_left_out_beside_another_of_ones_own(
+    samples: list[Bundle], evidence: SimpleNamespace
+) -> None:
+    full, quick = samples[:2]
+    smoke = evidence.recalibration("smoke", committed=False, seeds=1)
+
+    def profiles(*bundles: Bundle) -> list[str]:
+        return [run.profile for run in views.numbered(bundles)]
+
+    assert profiles(smoke, quick, full) == ["full", "quick"]
+    assert profiles(smoke, full) == ["full", "smoke"]
+    assert profiles(smoke) == ["smoke"]
+
+
 def test_a_claim_of_the_card_that_no_run_measured_is_shown(
     samples: list[Bundle], evidence: SimpleNamespace
 ) -> None:

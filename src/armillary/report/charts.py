@@ -1,4 +1,4 @@
-"""Charts of the report as Vega-Lite specifications, with the same figures as a table.
+"""Charts of the report as Vega-Lite specifications, whose data a page can list as a table too.
 
 Colours and fonts are not in the specifications: the page gives them by its theme. Field names are
 fixed, so that no name that comes from data is ever read as an expression. Every chart has a
@@ -41,15 +41,14 @@ class Figure:
         title: what the chart shows, in a few words.
         caption: how to read it.
         spec: a Vega-Lite specification without colours.
-        columns, lines: the table beneath it, whose first column heads its line; empty where the
-            page shows the same figures in a table of its own.
+        tabled: whether a table of its data stands beneath it; False where the page shows the same
+            figures in a table of its own.
     """
 
     title: str
     caption: str
     spec: dict[str, Any]
-    columns: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
+    tabled: bool = False
 
 
 def rounded(value: float | None, digits: int = 5) -> float | None:
@@ -102,7 +101,7 @@ _ENDS: dict[str, Any] = {"x": {"field": "l"}, "x2": {"field": "h"}}
 # -- claims ----------------------------------------------------------------------------------
 
 
-def _span(lines: Sequence[ConditionLine]) -> tuple[list[float], str]:
+def _span(lines: Sequence[ConditionLine]) -> tuple[list[float | None], dict[str, Any]]:
     """Ends of a forest plot's axis, and its kind: all figures and bounds with room around."""
     marks = [
         value
@@ -116,12 +115,12 @@ def _span(lines: Sequence[ConditionLine]) -> tuple[list[float], str]:
     least, most = min(marks), max(marks)
     if spans_decades(marks):
         room = (most / least) ** 0.06
-        return [least / room, most * room], "log"
+        return [rounded(least / room), rounded(most * room)], {"type": "log"}
     room = 0.08 * (most - least) or 0.1 * abs(least) or 1.0
     left, right = least - room, most + room
     if least >= 0:
         left = max(left, -0.04 * right)  # no empty stretch of impossible values
-    return [left, right], "linear"
+    return [rounded(left), rounded(right)], {"type": "linear", "zero": False}
 
 
 def forests(results: Sequence[Result]) -> list[Figure]:
@@ -156,12 +155,7 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
     ]
     x = {
         "type": "quantitative",
-        "scale": {
-            "domain": [rounded(end) for end in domain],
-            "type": kind,
-            "nice": False,
-            "zero": False,
-        },
+        "scale": {**kind, "domain": domain, "nice": False},
         "axis": {"title": ", ".join(filter(None, (head.statistic, head.detail))), "tickCount": 5},
     }
     rows = list(dict.fromkeys(line.against for line in lines))
@@ -210,12 +204,10 @@ def _forest(found: Sequence[tuple[Result, ConditionLine]]) -> Figure:
             encoding={"x": x},
             layer=layer,
         ),
-        (),
-        (),
     )
 
 
-def _good_side(line: ConditionLine, domain: Sequence[float]) -> list[dict[str, Any]]:
+def _good_side(line: ConditionLine, domain: Sequence[float | None]) -> list[dict[str, Any]]:
     """The shaded side, its edges, and the line of no difference."""
     left = domain[0] if line.at_least is None else line.at_least
     right = domain[1] if line.at_most is None else line.at_most
@@ -354,24 +346,8 @@ def _by_case(
             encoding={"x": x, **y, "color": _series(names, "color")},
             layer=[band, dots] if roomy else [dots],
         ),
-        ("case", *names),
-        _pivot(points, present, names),
+        tabled=True,
     )
-
-
-def _pivot(
-    points: Iterable[Point], rows: Sequence[str], names: Sequence[str]
-) -> tuple[tuple[str, ...], ...]:
-    found = {(p.case, p.contender): p for p in points}
-    return tuple((row, *(_mean_text(found.get((row, name))) for name in names)) for row in rows)
-
-
-def _mean_text(p: Point | None) -> str:
-    if p is None:
-        return formats.DASH
-    if p.cells == 1:
-        return formats.number(p.mean)
-    return f"{formats.number(p.mean)} {formats.interval(p.low, p.high)}"
 
 
 def _spread(
@@ -417,11 +393,7 @@ def _spread(
             encoding={"x": x, **y, "color": _series(names, "color")},
             layer=layer,
         ),
-        ("contender", "mean", "10 % to 90 %", "cases"),
-        tuple(
-            (p.contender, formats.number(p.mean), formats.interval(p.low, p.high), str(p.cells))
-            for p in pooled
-        ),
+        tabled=True,
     )
 
 
@@ -497,8 +469,6 @@ def _lines(
     name = str(metric.get("name"))
     others = _others(experiment, covariate)
     pooled = f" and over {', '.join(others)}" if others else ""
-    at = {str(x): formats.number(x) for x, _ in placed}
-    table = [dataclasses.replace(p, case=str(x)) for x, p in placed]
     return Figure(
         f"{name} against {covariate}",
         f"Point: mean over seeds{pooled}. Band: from the 10 % to the 90 % quantile.",
@@ -509,8 +479,7 @@ def _lines(
             encoding={"x": x, "y": y, "color": _series(names, "color")},
             layer=layer,
         ),
-        (covariate, *names),
-        tuple((at[line[0]], *line[1:]) for line in _pivot(table, list(at), names)),
+        tabled=True,
     )
 
 
@@ -580,8 +549,6 @@ def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
         _spec(
             f"Ablations. {said}", values, height=24 * len(values), encoding={"x": x}, layer=layer
         ),
-        (),
-        (),
     )
 
 

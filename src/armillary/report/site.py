@@ -24,7 +24,7 @@ from typing import Any
 from armillary import __version__, catalog
 from armillary.evidence.bundle import Bundle, rows_to_csv_gz
 from armillary.output.files import finite, write_bytes, write_text
-from armillary.report import charts, formats, views
+from armillary.report import charts, formats, packing, views
 from armillary.report.views import MethodView, Run
 
 MARKER = ".armillary-report"
@@ -147,15 +147,6 @@ def _embedded_json(value: Any) -> Any:
     return Markup(text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
-def packed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A chart's specification with its data as columns and rows: keys are said once."""
-    values = spec["data"]["values"]
-    columns = list(values[0]) if values else []
-    rows = [[value[column] for column in columns] for value in values]
-    rest = {key: value for key, value in spec.items() if key != "data"}
-    return {"columns": columns, "rows": rows, "spec": rest}
-
-
 def _environment() -> Any:
     import jinja2
 
@@ -174,7 +165,7 @@ def _environment() -> Any:
         day=formats.day,
         stem=formats.file_stem,
         embedded_json=_embedded_json,
-        packed=packed,
+        packed=packing.packed,
     )
     environment.globals.update(
         dash=formats.DASH,
@@ -245,6 +236,8 @@ class RunPage:
     errors: list[dict[str, str]]
     environment: list[tuple[str, str]]
     commands: list[tuple[str, list[views.Result]]]
+    took: str
+    prepared: str
     rows: RowsFile
 
 
@@ -271,6 +264,8 @@ def _run_page(run: Run, view: MethodView, data: Path) -> RunPage:
         errors=_once(item for result in results for item in result.errors),
         environment=formats.flatten(facts),
         commands=_commands(results),
+        took=formats.duration(facts.get("seconds")),
+        prepared=formats.duration(facts.get("artefact_seconds")),
         rows=_write_rows(run, data),
     )
 

@@ -188,8 +188,6 @@ class Result:
     absent: tuple[Mapping[str, Any], ...] = ()
     errors: tuple[Mapping[str, Any], ...] = ()
     seeds: str = formats.DASH
-    seconds: str = formats.DASH
-    artefact_seconds: str = formats.DASH
     command: str = ""
 
     @property
@@ -269,7 +267,13 @@ def machine_label(environment: Mapping[str, Any]) -> str:
 
 
 def numbered(bundles: Iterable[Bundle]) -> list[Run]:
-    """Runs, the committed one first, then the larger profiles; namesakes are numbered."""
+    """Runs, the committed one first, then the larger profiles; namesakes are numbered.
+
+    A smoke run judges nothing: it is left out beside any other run of the user's own.
+    """
+    bundles = list(bundles)
+    if any(not b.committed and b.profile != "smoke" for b in bundles):
+        bundles = [b for b in bundles if b.committed or b.profile != "smoke"]
     seen: Counter[tuple[bool, str]] = Counter()
     runs = []
     for bundle in bundles:
@@ -323,7 +327,7 @@ def condition_line(condition: Mapping[str, Any], index: int) -> ConditionLine:
         low=real(condition.get("low")),
         high=real(condition.get("high")),
         form=str(condition.get("form") or "level"),
-        method=_INTERVALS.get(made, made),
+        method=" + ".join(_INTERVALS.get(part, part) for part in made.split("+")),
         units=formats.number(units),
         status=str(condition.get("status") or ""),
         tightest=bool(condition.get("tightest")),
@@ -381,8 +385,6 @@ def result_of(claim: Mapping[str, Any], run: Run) -> Result:
         absent=tuple(claim.get("absent") or ()),
         errors=tuple(claim.get("errors") or ()),
         seeds=_seeds(claim.get("seeds")),
-        seconds=formats.duration(claim.get("seconds")),
-        artefact_seconds=formats.duration(claim.get("artefact_seconds")),
         command=str(claim.get("command") or ""),
     )
 

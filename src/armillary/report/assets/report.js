@@ -246,17 +246,86 @@
     };
   }
 
+  function spelled(value, levels) {
+    if (Array.isArray(value)) {
+      return value.map(function (item) { return spelled(item, levels); });
+    }
+    if (value === null || typeof value !== "object") return value;
+    var keys = Object.keys(value);
+    if (keys.length === 1 && keys[0] === "level") return levels[value.level];
+    var whole = {};
+    keys.forEach(function (key) { whole[key] = spelled(value[key], levels); });
+    return whole;
+  }
+
   function unpacked(figure) {
     var text = figure.querySelector("script[type='application/json']").textContent;
     var chart = JSON.parse(text);
-    chart.spec.data = {
+    var spec = spelled(chart.spec, chart.levels);
+    spec.data = {
       values: chart.rows.map(function (row) {
         var value = {};
-        chart.columns.forEach(function (column, at) { value[column] = row[at]; });
+        chart.columns.forEach(function (column, at) {
+          var names = chart.levels[column];
+          value[column] = names ? names[row[at]] : row[at];
+        });
         return value;
       }),
     };
-    return chart.spec;
+    return spec;
+  }
+
+  function number(value) {
+    // As the page's own figures are written: three digits, and none before the point is dropped.
+    if (value === null || value === undefined) return "\u2013";
+    var size = Math.abs(value);
+    var text;
+    if (size !== 0 && (size < 1e-4 || size >= 1e6)) {
+      text = size.toExponential(2).replace("+", "");
+    } else if (Number.isInteger(size)) {
+      text = String(size);
+    } else {
+      var places = Math.max(2 - Math.floor(Math.log10(Number(size.toPrecision(3)))), 0);
+      text = size.toFixed(places);
+    }
+    var parts = text.split(".");
+    if (size < 1e6) parts[0] = parts[0].replace(/\B(?=(\d{3})+$)/g, "\u202f");
+    return ((value < 0 ? "-" : "") + parts.join(".")).replace(/-/g, "\u2212");
+  }
+
+  function cell(row, tag, text, scope) {
+    var made = document.createElement(tag);
+    made.textContent = text;
+    if (scope) made.scope = scope;
+    row.appendChild(made);
+  }
+
+  function fillTable(holder) {
+    var spec = unpacked(holder.closest("figure"));
+    var values = spec.data.values;
+    var names = spec.encoding.color.scale.domain;
+    var along = values.length > 0 && "x" in values[0] ? "x" : "case";
+    var lines = new Map();
+    values.forEach(function (value) {
+      if (!lines.has(value[along])) lines.set(value[along], new Map());
+      lines.get(value[along]).set(value.who, value);
+    });
+    var table = document.createElement("table");
+    table.className = "data numeric";
+    var head = table.createTHead().insertRow();
+    cell(head, "th", along === "x" ? spec.encoding.x.axis.title : "case", "col");
+    names.forEach(function (name) { cell(head, "th", name, "col"); });
+    var body = table.createTBody();
+    lines.forEach(function (found, key) {
+      var row = body.insertRow();
+      cell(row, "th", along === "x" ? number(key) : key, "row");
+      names.forEach(function (name) {
+        var v = found.get(name);
+        var band = v && v.n > 1 ? " [" + number(v.l) + ", " + number(v.h) + "]" : "";
+        cell(row, "td", v ? number(v.m) + band : "\u2013");
+      });
+    });
+    holder.replaceChildren(table);
   }
 
   function draw(figure) {
@@ -309,6 +378,10 @@
 
     all("details").forEach(function (details) {
       details.addEventListener("toggle", function () {
+        if (!details.open) return;
+        all("[data-table]:empty", details).forEach(function (holder) {
+          if (!holder.closest("details:not([open])")) fillTable(holder);
+        });
         request(all("figure[data-chart='waiting']", details));
       });
     });
