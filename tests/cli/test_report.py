@@ -121,6 +121,16 @@ def test_a_judged_and_stored_run_becomes_a_page(
     assert "profile quick · a processor, 2 cores · 30 Nov 2026" in page
 
 
+def test_nothing_heavy_is_loaded_before_a_report_is_built() -> None:
+    code = (
+        "import sys, armillary.report, armillary.cli.report\n"
+        "heavy = {'jinja2', 'vl_convert', 'sqlalchemy', 'numpy', 'pandas', 'torch'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_folder_of_evidence_is_shown_beside_the_store(stored: Path, tmp_path: Path) -> None:
     folder = _bundle().write(tmp_path / "given")
     out = tmp_path / "out"
@@ -145,7 +155,7 @@ def test_without_a_store_there_is_still_a_report(
         (["--bundle", "nowhere"], "No such file or directory"),
         (["no-such-method"], "no method 'no-such-method'"),
         (["-o", "thesis"], "holds something that is not a report"),
-        (["--serve", "70000"], "port 70000 does not exist"),
+        (["--serve", "70000"], "70000 is not in the range 0<=x<=65535"),
         (["--serve", "http"], "Invalid value for '--serve'"),
     ],
 )
