@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
-from armillary import evidence
+from armillary import evidence, places
 from armillary.evidence import environment, lock, runner
 from armillary.evidence.store import Store
 
@@ -268,6 +271,21 @@ def test_global_generators_do_not_carry_over_from_one_contender_to_the_next(plan
     assert values[0] != values[2] - 1
 
 
+def test_a_script_without_a_main_guard_may_run_evidence(planted):
+    """Workers do not import the script that started them."""
+    planted.here()
+    script = (
+        "print('once')\nfrom armillary import evidence\n"
+        f"evidence.run('planted', store={str(planted.store)!r}, workers=2)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, capture_output=True, text=True,
+        env=planted.environment(),
+    )  # fmt: skip
+    assert done.stdout == "once\n", done.stderr
+    assert len(planted.rows()) == 12
+
+
 def test_contenders_cannot_disturb_the_channel_to_the_runner(planted):
     planted.here(
         """
@@ -342,6 +360,7 @@ def test_inputs_that_do_not_exist_are_refused(planted, tmp_path):
     [
         ({"profile": "fast"}, "smoke, quick, full, long"),
         ({"seed_base": -1}, "seed_base=-1"),
+        ({"seed_base": 2**63}, "below 2"),
         ({"workers": 0}, "workers=0"),
         ({"claim": "best"}, "planted claims better"),
     ],
@@ -405,6 +424,7 @@ def test_an_artefact_that_cannot_be_built_leaves_cells_not_run(planted, more, li
     assert planted.logged() == ["built"]
     assert {(r.status, r.kind) for r in rows} == {("not run", "artefact")}
     assert match in rows[0].reason
+    assert list((places.cache_dir() / "artefacts" / "planted").iterdir()) == []
     planted.here(ARTEFACT.format(more="", limit=30))
     assert {r.status for r in planted.run().bundle.rows} == {"ok"}
 
@@ -565,6 +585,46 @@ def test_load_of_others_counts_and_own_load_does_not(monkeypatch):
     assert lock.other_load(2.0) == pytest.approx((3.0 - 1.0) / 2.0)
 
 
+def test_a_second_timed_run_waits_for_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path))
+    order, said = [], []
+
+    def second() -> None:
+        with lock.alone(said.append):
+            order.append("second")
+
+    with lock.alone():
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        while not said:
+            time.sleep(0.01)
+        order.append("first")
+    waiting.join(10)
+    assert order == ["first", "second"]
+    assert said == ["another timed run holds this machine: waiting for it"]
+
+
+def test_a_lock_is_not_followed_to_where_a_link_leads(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path))
+    lock.lock_path().symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError), lock.alone():
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="needs /proc/stat")
+def test_a_process_that_computes_is_seen():
+    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)
+        load = lock.other_load(0.5)
+    finally:
+        spinner.kill()
+        spinner.wait()
+    assert load is not None
+    assert load > lock.QUIET_CORES
+
+
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf"])
 def test_patience_that_is_no_number_is_refused(monkeypatch, text):
     monkeypatch.setenv("ARMILLARY_BUSY_SECONDS", text)
@@ -611,13 +671,18 @@ def test_shared_modules_that_a_method_imports_are_part_of_its_fingerprint(tmp_pa
     package = tmp_path / "armillary"
     for name, text in {
         "__init__.py": "", "corpora/__init__.py": "", "corpora/graphs.py": "",
-        "corpora/tables.py": "import armillary.answers", "corpora/data/t.csv": "1,2", "answers.py": "", "output/x.py": "",
+        "corpora/tables.py": "import armillary.answers", "corpora/data/t.csv": "1,2",
+        "answers.py": "", "output/x.py": "", "theory/own/parts.py": "",
     }.items():  # fmt: skip
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
     monkeypatch.setattr(environment.armillary, "__file__", str(package / "__init__.py"))
-    source.write_text("from armillary.corpora.tables import x\nfrom armillary.output import y\n")
-    names = {str(file.relative_to(package)) for file in environment._imported([source])}
+    source.write_text(
+        "from armillary.corpora.tables import x\nfrom armillary.output import y\n"
+        "from armillary.theory.own.parts import z\n"
+    )
+    found = environment._imported([source], besides="armillary.theory.own")
+    names = {str(file.relative_to(package)) for file in found}
     assert names == {"corpora/__init__.py", "corpora/tables.py", "corpora/data/t.csv", "answers.py"}
 
 
@@ -705,3 +770,30 @@ def test_two_experiments_of_one_name_are_refused(planted):
 def test_public_names_are_offered():
     assert evidence.run is runner.run
     assert evidence.consume(b"") == evidence.consume()
+
+
+def test_a_gpu_is_asked_of_the_drivers_tool_first(monkeypatch):
+    from armillary.evidence import inputs
+    from armillary.evidence.shapes import Need
+
+    need = Need("gpu", "cuda", "use a machine with a GPU")
+    monkeypatch.setattr(inputs.shutil, "which", lambda name: None)
+    inputs._gpu.cache_clear()
+    assert not inputs.Inputs().has(need)
+    monkeypatch.setattr(inputs.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
+    answers = {"nvidia-smi": True, sys.executable: False}
+    monkeypatch.setattr(inputs, "_says", lambda *command, expect: answers[command[0]])
+    monkeypatch.setattr(inputs, "_importable", lambda module: True)
+    inputs._gpu.cache_clear()
+    assert not inputs.Inputs().has(need)
+    answers[sys.executable] = True
+    inputs._gpu.cache_clear()
+    assert inputs.Inputs().has(need)
+    inputs._gpu.cache_clear()
+
+
+def test_peers_of_the_environment_that_are_no_json_are_explained(planted, monkeypatch):
+    planted.here()
+    monkeypatch.setenv("ARMILLARY_PEERS", "lab=/x")
+    with pytest.raises(ValueError, match=r"ARMILLARY_PEERS.*--peer"):
+        planted.run()

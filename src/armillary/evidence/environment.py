@@ -127,7 +127,7 @@ def code_digest(method: Method) -> str:
     if spec is not None and spec.origin:
         files.add(Path(spec.origin))
     files = {f for f in files if f.name not in _NOT_EVIDENCE}
-    files |= _imported(files)
+    files |= _imported(files, besides=method.package)
     files.update(Path(__file__).with_name(name) for name in _MEASURES)
     whole = hashlib.sha256()
     for digest in sorted(_digest(file) for file in files):
@@ -161,8 +161,11 @@ def _folders(module: str) -> list[Path]:
     return [Path(p) for p in spec.submodule_search_locations or ()]
 
 
-def _imported(files: Iterable[Path]) -> set[Path]:
-    """Files of this package's shared modules that the given sources import, to any depth."""
+def _imported(files: Iterable[Path], besides: str) -> set[Path]:
+    """Files of this package's shared modules that the given sources import, to any depth.
+
+    Modules of the package ``besides`` are left out.
+    """
     found: set[Path] = set()
     waiting = list(files)
     while waiting:
@@ -170,6 +173,8 @@ def _imported(files: Iterable[Path]) -> set[Path]:
         if file.suffix != ".py":
             continue
         for module in _armillary_imports(file):
+            if f"{module}.".startswith(f"{besides}."):
+                continue
             fresh = _shared_files(module) - found
             found |= fresh
             waiting.extend(fresh)

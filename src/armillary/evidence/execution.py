@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -110,10 +111,12 @@ class Execution:
         return problem
 
     def _build(self, trial: Trial, artefact: Artefact) -> tuple[float, str]:
+        scratch = artefacts.scratch(trial.method, artefact)
         worker = self._start_worker(1)
         worker.send(
             {
                 "do": "build",
+                "scratch": str(scratch),
                 "module": self._modules[trial.method],
                 "experiment": trial.experiment.id,
                 "artefact": artefact.name,
@@ -135,6 +138,7 @@ class Execution:
             return 0.0, f"it took longer than its limit of {artefact.max_seconds:g} s"
         finally:
             self._end(worker)
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _refuse(self, trial: Trial, reason: str) -> None:
         """Every cell of a trial that has no measurement is not run, for want of an artefact."""

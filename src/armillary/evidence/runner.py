@@ -178,8 +178,8 @@ def prepare(
     if profile not in PROFILES:
         raise ValueError(f"profile={profile!r}: choose one of {', '.join(PROFILES)}")
     name: ProfileName = PROFILES[PROFILES.index(profile)]
-    if seed_base < 0:
-        raise ValueError(f"seed_base={seed_base}: at least 0")
+    if not 0 <= seed_base < 2**62:
+        raise ValueError(f"seed_base={seed_base}: at least 0 and below 2**62")
     method = catalog.get(slug)
     inputs = Inputs.given(data, peers)
     chosen = experiments(method)
