@@ -155,7 +155,7 @@ def test_without_a_store_there_is_still_a_report(
         (["--bundle", "nowhere"], "No such file or directory"),
         (["no-such-method"], "no method 'no-such-method'"),
         (["-o", "thesis"], "holds something that is not a report"),
-        (["--serve", "70000"], "70000 is not in the range 0<=x<=65535"),
+        (["--serve", "70000"], "Invalid value for '--serve'"),
         (["--serve", "http"], "Invalid value for '--serve'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +81,21 @@ def test_cases_without_one_become_points_by_case(samples: list[Bundle]) -> None:
     assert domains == [list(quality.contenders)] * 3  # a contender keeps its colour
 
 
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ({"name": "crps", "unit": "", "better": "lower"}, "crps, lower is better"),
+        ({"name": "seconds", "unit": "s", "better": "lower"}, "seconds (s), lower is better"),
+        ({"name": "cov90", "unit": "rate", "better": "neither"}, "cov90 (rate)"),
+        ({"name": "rate", "unit": "rate", "better": "higher"}, "rate, higher is better"),
+        ({"name": "", "unit": "s", "better": "lower"}, "s, lower is better"),
+        ({"name": "x"}, "x"),
+    ],
+)
+def test_axes_say_the_unit_and_the_good_direction(metric: dict, words: str) -> None:
+    assert charts.axis_title(metric) == words
+
+
 def test_many_cases_become_a_spread_and_many_positions_neighbours(
     evidence: SimpleNamespace,
 ) -> None:
@@ -123,6 +139,12 @@ def test_an_ablation_chart_tells_its_answers_by_shape(samples: list[Bundle]) -> 
         ("clip", "does not hurt"),
     ]
     assert charts.ablation_figure([]) is None
+    twice = [
+        dataclasses.replace(_results(samples[0], "crps")[0].ablations[0], claim=c) for c in "ab"
+    ]
+    figure = charts.ablation_figure(twice)
+    assert figure is not None
+    assert [v["row"] for v in _values(figure)] == ["no kernel: crps, a", "no kernel: crps, b"]
 
 
 def test_vega_lite_compiles_every_chart_without_a_warning(samples: list[Bundle]) -> None:

@@ -35,7 +35,12 @@ def report(
     open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     serve: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, metavar="PORT", help="Serve it on 127.0.0.1 until Ctrl-C; 0: any port."),
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Serve it on 127.0.0.1 until Ctrl-C; 0: any port.",
+        ),
     ] = None,
 ) -> None:
     """Build the static report of all evidence: what came with Armillary and your own runs.

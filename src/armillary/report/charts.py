@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ class Figure:
         title: what the chart shows, in a few words.
         caption: how to read it.
         spec: a Vega-Lite specification without colours.
+        subtitle: the unit and the good direction, where no axis has room for them.
         tabled: whether a table of its data stands beneath it; False where the page shows the same
             figures in a table of its own.
     """
@@ -48,6 +50,7 @@ class Figure:
     title: str
     caption: str
     spec: dict[str, Any]
+    subtitle: str = ""
     tabled: bool = False
 
 
@@ -281,8 +284,11 @@ def axis_title(metric: Mapping[str, Any]) -> str:
     """A metric's name, unit and good direction."""
     name, unit = str(metric.get("name")), str(metric.get("unit") or "")
     better = metric.get("better")
-    words = name if not unit or unit == name else f"{name} ({unit})"
-    return f"{words}, {better} is better" if better in ("lower", "higher") else words
+    if name and unit not in ("", name):
+        unit = f"({unit})"
+    words = " ".join(dict.fromkeys(part for part in (name, unit) if part))
+    direction = f"{better} is better" if better in ("lower", "higher") else ""
+    return ", ".join(part for part in (words, direction) if part)
 
 
 def colour(index: int) -> int:
@@ -441,7 +447,7 @@ def _lines(
     y = {
         "type": "quantitative",
         "scale": _scale(v for _, p in placed for v in (p.low, p.high)),
-        "axis": {"title": axis_title(metric), "tickCount": 5},
+        "axis": {"title": None, "tickCount": 5},
     }
     layer = [
         {
@@ -479,6 +485,7 @@ def _lines(
             encoding={"x": x, "y": y, "color": _series(names, "color")},
             layer=layer,
         ),
+        subtitle=axis_title({**metric, "name": ""}),
         tabled=True,
     )
 
@@ -500,9 +507,10 @@ def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
     shown = [a for a in ablations if a.ratio is not None]
     if not shown:
         return None
+    uses = Counter(a.name for a in shown)
     values = [
         {
-            "row": a.name,
+            "row": a.name if uses[a.name] == 1 else f"{a.name}: {a.metric}, {a.claim}",
             "who": a.answer,
             "case": f"{a.claim}: {a.metric}, {a.better} is better",
             "m": rounded(a.ratio),
@@ -511,45 +519,48 @@ def ablation_figure(ablations: Sequence[AblationLine]) -> Figure | None:
         }
         for a in shown
     ]
-    numbers = [v for a in shown for v in (a.ratio, a.low, a.high)] + [1.0]
     x = {
         "type": "quantitative",
-        "scale": _scale(numbers),
+        "scale": _scale([1.0, *(end for a in shown for end in (a.ratio, a.low, a.high))]),
         "axis": {"title": "metric of the ablation ÷ metric of ours", "tickCount": 5},
     }
-    y = {"y": {"field": "row", "type": "nominal", "sort": None, "axis": {"title": None}}}
-    y["yOffset"] = {"field": "case", "type": "nominal"}
-    answers = ["hurts", "does not hurt", "unclear"]
-    shape = {
-        "field": "who",
-        "type": "nominal",
-        "scale": {"domain": answers, "range": ["circle", "cross", "square"]},
-        "legend": None,
-    }
-    layer = [
-        _upright(1.0, "bound"),
-        {"mark": {"type": "rule", "style": "interval"}, "encoding": {**y, **_ENDS}},
-        {
-            "mark": {"type": "point", "style": "estimate"},
-            "encoding": {
-                **y,
-                "x": {"field": "m"},
-                "shape": shape,
-                "tooltip": _tooltip(
-                    ("row", "ablation"), ("case", "metric"), ("who", "answer"), ("m", "ratio"),
-                    ("l", "from"), ("h", "to"),
-                ),
-            },
-        },
-    ]  # fmt: skip
     said = "; ".join(f"{a.name}: {formats.number(a.ratio)}, {a.answer}" for a in shown[:6])
     return Figure(
         "Ablations against ours",
         "Round: it hurts. Cross: it does not. Square: unclear.",
         _spec(
-            f"Ablations. {said}", values, height=24 * len(values), encoding={"x": x}, layer=layer
+            f"Ablations. {said}",
+            values,
+            height=24 * len(values),
+            encoding={"x": x},
+            layer=[_upright(1.0, "bound"), *_ablation_marks()],
         ),
     )
+
+
+def _ablation_marks() -> list[dict[str, Any]]:
+    """Intervals, and points whose shape is the answer."""
+    y = {"y": {"field": "row", "type": "nominal", "sort": None, "axis": {"title": None}}}
+    shape = {
+        "field": "who",
+        "type": "nominal",
+        "scale": {
+            "domain": ["hurts", "does not hurt", "unclear"],
+            "range": ["circle", "cross", "square"],
+        },
+        "legend": None,
+    }
+    tooltip = _tooltip(
+        ("row", "ablation"), ("case", "metric"), ("who", "answer"), ("m", "ratio"),
+        ("l", "from"), ("h", "to"),
+    )  # fmt: skip
+    return [
+        {"mark": {"type": "rule", "style": "interval"}, "encoding": {**y, **_ENDS}},
+        {
+            "mark": {"type": "point", "style": "estimate"},
+            "encoding": {**y, "x": {"field": "m"}, "shape": shape, "tooltip": tooltip},
+        },
+    ]
 
 
 # -- a glance --------------------------------------------------------------------------------
