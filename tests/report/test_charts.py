@@ -58,6 +58,19 @@ def test_both_runs_of_a_claim_are_in_one_forest_and_told_apart(samples: list[Bun
     }
 
 
+def test_runs_whose_bounds_differ_are_in_plots_apart(
+    samples: list[Bundle], evidence: SimpleNamespace
+) -> None:
+    rows = samples[0].rows
+    stricter = evidence.claim(
+        "crps", "s", "p", "holds", [evidence.condition(rows, "crps", over="pit", at_most=0.95)]
+    )
+    own = dataclasses.replace(samples[1], claims=[stricter])
+    claim = views.method_view("recalibration", None, [samples[0], own]).claims[0]
+    figures = charts.forests(claim.results)
+    assert [figure.title for figure in figures] == ["crps (≤ 0.95)", "crps (≤ 0.97)"]
+
+
 def test_conditions_without_an_estimate_draw_nothing(evidence: SimpleNamespace) -> None:
     assert charts.forests(_results(evidence.spikeinit(), "rate")) == []
 

@@ -93,6 +93,7 @@ class Run:
 
     @property
     def profile(self) -> str:
+        """The profile that ran."""
         return self.bundle.profile
 
     @property
@@ -129,14 +130,17 @@ class ConditionLine:
 
     @property
     def bound(self) -> str:
+        """What the statistic must satisfy."""
         return formats.bound(self.at_most, self.at_least)
 
     @property
     def measured(self) -> str:
+        """The estimate, or a dash."""
         return formats.number(self.estimate)
 
     @property
     def interval(self) -> str:
+        """The ends of the interval, or a dash."""
         return formats.interval(self.low, self.high)
 
     @property
@@ -163,6 +167,7 @@ class AblationLine:
 
     @property
     def answer(self) -> str:
+        """Whether it hurts, in words."""
         return {True: "hurts", False: "does not hurt", None: "unclear"}[self.hurts]
 
     @property
@@ -209,6 +214,7 @@ class Result:
 
     @property
     def silent_ablations(self) -> list[AblationLine]:
+        """Parts that were expected to matter and did not."""
         return [a for a in self.ablations if a.warns]
 
 
@@ -236,14 +242,17 @@ class MethodView:
 
     @property
     def file(self) -> str:
+        """The name of its page."""
         return f"{formats.file_stem(self.slug)}.html"
 
     @property
     def field_title(self) -> str:
+        """What its field is about."""
         return FIELDS.get(self.field, self.field)
 
     @property
     def results(self) -> list[Result]:
+        """Every claim in every run."""
         return [result for claim in self.claims for result in claim.results]
 
     @property
