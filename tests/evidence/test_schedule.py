@@ -53,7 +53,7 @@ def stored_rows(what: Trial, states: dict) -> list:
     return rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     timed=st.booleans(),
     states=st.fixed_dictionaries(
