@@ -46,6 +46,13 @@ def bench(
     peer: Annotated[
         list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a peer is; repeatable.")
     ] = None,
+    case: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your own data, shown beside the claims.")
+    ] = None,
+    contender: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Your own method, shown beside ours."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would run, how long, what is missing.")
     ] = False,
@@ -66,8 +73,11 @@ def bench(
     Example: armillary bench recalibration --profile quick
     """
     wanted = _wanted(slugs or [], every)
-    _check(wanted, claim, json_file, dry_run, write_evidence)
-    requests = _requests(wanted, every, profile, seed_base, claim, data, _peers(peer or []))
+    brought = case is not None or contender is not None
+    _check(wanted, claim, brought, json_file, dry_run, write_evidence)
+    requests = _requests(
+        wanted, every, profile, seed_base, claim, data, _peers(peer or []), case, contender
+    )
     if dry_run:
         _dry_run(requests, store)
         return
@@ -96,6 +106,7 @@ def _wanted(slugs: list[str], every: bool) -> list[str]:
 def _check(
     wanted: list[str],
     claim: str | None,
+    brought: bool,
     json_file: str | None,
     dry_run: bool,
     write_evidence: Path | None,
@@ -105,6 +116,10 @@ def _check(
         raise ValueError(f"--claim {claim!r} belongs to one method: name just that one")
     if claim is not None and write_evidence is not None:
         raise ValueError("--write-evidence writes a method's whole evidence: leave out --claim")
+    if brought and len(wanted) != 1:
+        raise ValueError("--case and --contender belong to one method: name just that one")
+    if brought and write_evidence is not None:
+        raise ValueError("--write-evidence takes no --case and no --contender: they are yours")
     if dry_run and (json_file is not None or write_evidence is not None):
         raise ValueError("--dry-run measures nothing: leave out --json and --write-evidence")
     for path in (json_file if json_file != "-" else None, write_evidence):
@@ -130,6 +145,8 @@ def _requests(
     claim: str | None,
     data: Path | None,
     peers: dict[str, str] | None,
+    case: Path | None,
+    contender: str | None,
 ) -> list[Request]:
     """Read all methods first: a wrong name stops the command before it has measured anything."""
     from armillary.evidence import runner
@@ -137,7 +154,8 @@ def _requests(
     requests = []
     for slug in wanted:
         try:
-            requests.append(runner.prepare(slug, profile, seed_base, claim, data, peers))
+            given = (profile, seed_base, claim, data, peers, case, contender)
+            requests.append(runner.prepare(slug, *given))
         except ImportError as missing:
             if not every:
                 raise
