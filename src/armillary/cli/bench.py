@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from armillary import catalog, output
-from armillary.errors import ExitCode
+from armillary.errors import ExitCode, require
 from armillary.output.files import to_json
 
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ def bench(
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Processes for untimed work; one a core, at most 4, if left out."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Ray cluster for untimed work: local, auto, HOST:PORT or ray://HOST:PORT.",
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of data files; ARMILLARY_DATA if left out.")
@@ -73,6 +80,7 @@ def bench(
     Example: armillary bench recalibration --profile quick
     """
     wanted = _wanted(slugs or [], every)
+    _check_cluster(ray, workers)
     brought = case is not None or contender is not None
     _check(wanted, claim, brought, json_file, dry_run, write_evidence)
     requests = _requests(
@@ -81,7 +89,7 @@ def bench(
     if dry_run:
         _dry_run(requests, store)
         return
-    results = _measure(requests, store, workers)
+    results = _measure(requests, store, workers, ray)
     for result in results:
         _remarks(result)
         if write_evidence is not None:
@@ -127,6 +135,17 @@ def _check(
             raise FileNotFoundError(f"no folder {str(Path(path).absolute().parent)!r} to write to")
 
 
+def _check_cluster(ray: str | None, workers: int | None) -> None:
+    if ray is None:
+        return
+    if workers is not None:
+        raise ValueError("give --workers or --ray, not both")
+    from armillary.evidence.cluster import check
+
+    check(ray)
+    require("ray", what="--ray", extra="ray")
+
+
 def _peers(given: list[str]) -> dict[str, str] | None:
     peers = {}
     for text in given:
@@ -163,7 +182,9 @@ def _requests(
     return requests
 
 
-def _measure(requests: list[Request], url: str | None, workers: int | None) -> list[Result]:
+def _measure(
+    requests: list[Request], url: str | None, workers: int | None, ray: str | None
+) -> list[Result]:
     from armillary.evidence import runner
     from armillary.evidence.store import Store
 
@@ -171,7 +192,7 @@ def _measure(requests: list[Request], url: str | None, workers: int | None) -> l
     with Store(url) as store:
         try:
             for request in requests:
-                results.append(runner.measure(request, store, workers))
+                results.append(runner.measure(request, store, workers, ray=ray))
         except KeyboardInterrupt:
             output.console().note("what is measured is stored: the same command goes on from here")
             raise

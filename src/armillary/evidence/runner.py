@@ -95,6 +95,7 @@ def run(
     progress: bool = True,
     case: str | os.PathLike[str] | None = None,
     contender: str | None = None,
+    ray: str | None = None,
 ) -> Result:
     """Measure and judge the claims of a method on this machine.
 
@@ -114,6 +115,8 @@ def run(
         progress: whether to tell on stderr how far it is.
         case: a file of the user's own, shown beside the claims; see `armillary.evidence.own`.
         contender: ``module:function`` of her own method, shown beside ours.
+        ray: address of a Ray cluster for untimed work, in the place of ``workers``; ``local``: one
+            of this machine's own.
 
     Returns:
         Claims and rows.
@@ -128,8 +131,10 @@ def run(
     request = prepare(slug, profile, seed_base, claim, data, peers, case, contender)
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers}: at least 1")
+    if workers is not None and ray is not None:
+        raise ValueError("give workers or ray, not both")
     with Store(store) as opened:
-        return measure(request, opened, workers, progress)
+        return measure(request, opened, workers, progress, ray)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,12 +249,17 @@ def default_workers() -> int:
 
 
 def measure(
-    request: Request, store: Store, workers: int | None = None, progress: bool = True
+    request: Request,
+    store: Store,
+    workers: int | None = None,
+    progress: bool = True,
+    ray: str | None = None,
 ) -> Result:
     """Measure what a request still lacks in a store, judge, and store the verdicts."""
     clock = time.monotonic()
     workers = default_workers() if workers is None else workers
     about = describe(request, workers)
+    about["cluster"] = None if ray is None else "ray"
     where = {
         t.experiment.id: {"fingerprint": t.fingerprint, "seeds": list(t.seeds)}
         for t in request.trials
@@ -258,7 +268,7 @@ def measure(
         request.method.card.slug, request.profile,
         plan=where, environment=about, whole=request.claim is None,
     )  # fmt: skip
-    artefact_seconds = _measure_groups(request, store, workers, progress)
+    artefact_seconds = _measure_groups(request, store, workers, progress, ray)
     rows = {
         name: store.ordered_rows(name, place, about["experiments"][name])
         for name, place in where.items()
@@ -272,7 +282,9 @@ def measure(
     return Result(Bundle(request.method.card.slug, request.profile, claims, everything, about))
 
 
-def _measure_groups(request: Request, store: Store, workers: int, progress: bool) -> float:
+def _measure_groups(
+    request: Request, store: Store, workers: int, progress: bool, ray: str | None
+) -> float:
     """Measure the groups of a request's plan; gives the seconds of its artefacts."""
     work = request.plan(store)
     for trial in request.trials:
@@ -282,7 +294,12 @@ def _measure_groups(request: Request, store: Store, workers: int, progress: bool
     slug = request.method.card.slug
     note = _note if progress else _silent
     modules = {slug: request.method.evidence_module}
-    with Execution(store, modules, request.inputs, workers, note) as execution:
+    cluster = None
+    if ray is not None and any(group.timing is None for group in work.groups):
+        from armillary.evidence.cluster import Cluster
+
+        cluster = Cluster(ray, workers)
+    with Execution(store, modules, request.inputs, workers, note, cluster) as execution:
         groups = execution.run(work.groups)
         for _ in output.progress(groups, slug, len(work.groups), quiet=not progress):
             pass
