@@ -131,7 +131,17 @@ def place_knots(p: Predictive, n_knots: int) -> Floats:
     mass = np.cumsum(weights[order])
     levels = (np.arange(n_knots - 2) + 0.5) / (n_knots - 2) * mass[-1]
     at = np.minimum(np.searchsorted(mass, levels), len(order) - 1)
-    return np.unique(np.concatenate([[low], points[order][at], [high]]))
+    return _apart(np.unique(np.concatenate([[low], points[order][at], [high]])))
+
+
+def _apart(knots: Floats) -> Floats:
+    """Knots without those that rounding alone tells from their neighbour: slopes divide by gaps."""
+    least = 1e-8 * max(knots[-1] - knots[0], abs(knots[-1]) * 1e-4)
+    kept = [knots[0]]
+    for knot in knots[1:]:
+        if knot - kept[-1] > least:
+            kept.append(knot)
+    return np.array(kept)
 
 
 def embed(p: Predictive, knots: Floats) -> Embedded:
