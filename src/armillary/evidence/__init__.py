@@ -11,8 +11,9 @@ A method states experiments in its ``evidence.py``; everything else is computed 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from armillary.lazy import attach
 
 if TYPE_CHECKING:
     from armillary.evidence.bundle import Bundle as Bundle
@@ -51,8 +52,4 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = attach(__name__, _HOMES)

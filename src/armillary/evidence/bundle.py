@@ -137,7 +137,7 @@ def rows_from_csv_gz(data: bytes, slug: str, profile: str) -> Iterator[Row]:
 
 def committed_folder() -> Path | None:
     """Where the evidence that ships with the package lies, or None if this copy has none."""
-    installed = Path(str(resources.files("armillary"))) / "_committed"
+    installed = Path(str(resources.files("armillary"))) / "_committed" / "evidence"
     checkout = Path(__file__).parents[3]
     if installed.is_dir():
         return installed

@@ -5,8 +5,9 @@ Everything is loaded when first used, so that a command that prints one line sta
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from armillary.lazy import attach
 
 if TYPE_CHECKING:
     from armillary.output.charts import save_chart as save_chart
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from armillary.output.files import write_json as write_json
     from armillary.output.files import write_text as write_text
     from armillary.output.terminal import Console as Console
+    from armillary.output.terminal import console as console
     from armillary.output.terminal import progress as progress
 
 _HOMES = {
@@ -26,13 +28,10 @@ _HOMES = {
     "write_json": "files",
     "write_text": "files",
     "Console": "terminal",
+    "console": "terminal",
     "progress": "terminal",
 }
 
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = attach(__name__, _HOMES)

@@ -67,6 +67,21 @@ class Console:
         RichConsole(file=sys.stdout).print(table)
 
 
+_console = Console()
+
+
+def configure(*, quiet: bool, verbose: bool) -> Console:
+    """Set the console of this process (the command line does, from its options)."""
+    global _console
+    _console = Console(quiet=quiet, verbose=verbose)
+    return _console
+
+
+def console() -> Console:
+    """The console of this process."""
+    return _console
+
+
 def progress(
     items: Iterable[T], description: str, total: int | None = None, *, quiet: bool = False
 ) -> Iterator[T]:
@@ -77,7 +92,7 @@ def progress(
     """
     if total is None and hasattr(items, "__len__"):
         total = len(items)  # pyright: ignore[reportArgumentType]
-    if quiet or os.environ.get("ARMILLARY_QUIET"):
+    if quiet or _console.quiet or os.environ.get("ARMILLARY_QUIET"):
         yield from items
         return
     if sys.stderr.isatty():

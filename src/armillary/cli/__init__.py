@@ -1,0 +1,5 @@
+"""The command line. Every sub-command is loaded when it is asked for, not before."""
+
+from armillary.cli.root import main
+
+__all__ = ["main"]
