@@ -1,4 +1,6 @@
-"""Base models that give predictive distributions, as people use them: trained hard, overconfident.
+"""Base models that give predictive distributions, at their library's defaults.
+
+They are overconfident to different degrees, as such models are.
 
 Each is a function ``(X, y, parts, seed) -> [Predictive, …]``: it trains on ``X, y`` and predicts
 for every array in ``parts``.
@@ -31,7 +33,7 @@ def _package(module: str) -> Any:
 def gaussian_net(
     X: Floats, y: Floats, parts: Sequence[Floats], seed: int, components: int = 1
 ) -> list[Predictive]:
-    """A network of two layers of 50 units with Gaussian (mixture) output; Adam, 150 epochs."""
+    """A network of two layers of 50 units with Gaussian (mixture) output; Adam, 100 epochs."""
     torch = _package("torch")
     torch.manual_seed(seed)
     centre, unit = X.mean(axis=0), X.std(axis=0)
@@ -52,10 +54,10 @@ def gaussian_net(
         return mean, 0.01 + nn.functional.softplus(raw), torch.log_softmax(logit, dim=1)
 
     inputs, target = features(X), torch.tensor((y - location) / scale, dtype=torch.float32)[:, None]
-    optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(150):
-        for batch in torch.randperm(len(y), generator=generator).split(128):
+    for _ in range(100):
+        for batch in torch.randperm(len(y), generator=generator).split(32):
             mean, deviation, log_weight = parameters(net(inputs[batch]))
             z = (target[batch] - mean) / deviation
             loss = -torch.logsumexp(log_weight - deviation.log() - z * z / 2, dim=1).mean()
@@ -77,21 +79,17 @@ def gaussian_net(
 
 
 def boosting(X: Floats, y: Floats, parts: Sequence[Floats], seed: int) -> list[Predictive]:
-    """NGBoost with a Gaussian output, 300 rounds at a rate of 0.03."""
+    """NGBoost with a Gaussian output."""
     ngboost = _package("ngboost")
-    model = ngboost.NGBRegressor(
-        n_estimators=300, learning_rate=0.03, verbose=False, random_state=seed
-    )
+    model = ngboost.NGBRegressor(verbose=False, random_state=seed)
     model.fit(X, y)
     laws = [model.pred_dist(part) for part in parts]
     return [normal(law.params["loc"], law.params["scale"]) for law in laws]
 
 
 def forest(X: Floats, y: Floats, parts: Sequence[Floats], seed: int) -> list[Predictive]:
-    """quantile-forest, 100 trees with leaves of five: its weights on the training outcomes."""
-    model = _package("quantile_forest").RandomForestQuantileRegressor(
-        n_estimators=100, min_samples_leaf=5, max_samples_leaf=None, random_state=seed
-    )
+    """quantile-forest: the weights of its 100 trees on the training outcomes."""
+    model = _package("quantile_forest").RandomForestQuantileRegressor(random_state=seed)
     model.fit(X, y)
     training = model.apply(X)
     return [SupportWeights(leaf_weights(training, model.apply(part)), y) for part in parts]
@@ -121,8 +119,7 @@ def leaf_weights(training: Any, leaves: Any) -> Floats:
 def bagging(X: Floats, y: Floats, parts: Sequence[Floats], seed: int) -> list[Predictive]:
     """The predictions of 100 bagged trees, read as samples (they show model variance only)."""
     ensemble = _package("sklearn.ensemble")
-    tree = _package("sklearn.tree").DecisionTreeRegressor(min_samples_leaf=3)
-    model = ensemble.BaggingRegressor(tree, n_estimators=100, random_state=seed).fit(X, y)
+    model = ensemble.BaggingRegressor(n_estimators=100, random_state=seed).fit(X, y)
     return [
         WeightedSamples(np.stack([member.predict(part) for member in model.estimators_], axis=1))
         for part in parts

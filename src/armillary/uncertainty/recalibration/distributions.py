@@ -124,7 +124,7 @@ class Predictive(abc.ABC):
         """The distributions that `arrays` described."""
         if "mu" in arrays:
             return GaussianMixture(arrays["mu"], arrays["var"], arrays["pi"])
-        return WeightedSamples(arrays["values"], arrays["weights"] if "weights" in arrays else None)
+        return WeightedSamples(arrays["values"], arrays.get("weights"))
 
 
 class WeightedSamples(Predictive):
@@ -439,7 +439,8 @@ class GaussianMixture(Predictive):
         return mu + np.sqrt(var) * rng.standard_normal(mu.shape)
 
     def pooled(self) -> tuple[Floats, Floats]:
-        z = special.ndtri((np.arange(9) + 0.5) / 9)
+        levels = int(np.clip(20_000 // self.mu.size, 9, 401))
+        z = special.ndtri((np.arange(levels) + 0.5) / levels)
         points = self.mu[:, :, None] + np.sqrt(self.var)[:, :, None] * z
         return points.ravel(), np.repeat(self.pi.ravel(), len(z))
 

@@ -12,12 +12,14 @@ import dataclasses
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.cluster import kmeans_plusplus
+from sklearn.utils.validation import check_is_fitted
 
-from armillary.errors import require
 from armillary.uncertainty.recalibration import selection
 from armillary.uncertainty.recalibration.distributions import (
     Floats,
@@ -41,13 +43,6 @@ from armillary.uncertainty.recalibration.energy import (
     energy_distances,
     place_knots,
 )
-
-if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator
-else:
-    BaseEstimator = require(
-        "sklearn.base", what="recalibration", extra="uncertainty"
-    ).BaseEstimator
 
 ANCHORS = ("y", "residual", "scaled")
 MINIMUM_ROWS = 20
@@ -195,6 +190,7 @@ class KernelRecalibrator(BaseEstimator):
         _warn_of_leak(p, y, train_index, calibration_index)
         self.n_calibration_ = n
         self.location_, self.scale_ = float(y.mean()), float(y.std()) or 1.0
+        self.least_spread_ = max(1e-3 * float(np.median(p.std())) / self.scale_, 1e-9)
         self.selection_ = None
         self._place(p)
         reference = np.arange(n) if landmarks is None else self._choose_landmarks(landmarks)
@@ -208,7 +204,7 @@ class KernelRecalibrator(BaseEstimator):
         }
         if self.theta_ == 0:
             return self._fit_marginal()
-        self._select(p, centre, scale, within if landmarks is None else None)
+        self._select(p, scale, within if landmarks is None else None)
         self._factorise(p, within, landmarks is not None)
         return self
 
@@ -253,10 +249,7 @@ class KernelRecalibrator(BaseEstimator):
 
     def _spread(self, p: Predictive) -> Floats:
         """(n,) standard deviations of P in standardised units, away from zero."""
-        spread = p.std() / self.scale_
-        if not hasattr(self, "least_spread_"):
-            self.least_spread_ = max(1e-3 * float(np.median(spread)), 1e-9)
-        return np.maximum(spread, self.least_spread_)
+        return np.maximum(p.std() / self.scale_, self.least_spread_)
 
     def _place(self, p: Predictive) -> None:
         """Decide between exact distances and the embedding, and embed the calibration rows."""
@@ -267,8 +260,6 @@ class KernelRecalibrator(BaseEstimator):
         )
         self.knots_ = None
         self._embedded = None
-        if hasattr(self, "least_spread_"):
-            del self.least_spread_
         if not exact:
             count = KNOTS if self.n_knots == "auto" else int(self.n_knots)  # pyright: ignore
             self.knots_ = place_knots(p, count)
@@ -300,12 +291,8 @@ class KernelRecalibrator(BaseEstimator):
         """Rows drawn by k-means++ on the embedded predictions: far from those drawn before."""
         if self._embedded is None:
             raise ValueError("nystroem needs the embedding: pass n_knots=513 instead of None")
-        cluster = require("sklearn.cluster", what="recalibration", extra="uncertainty")
-        _, rows = cluster.kmeans_plusplus(
-            self._embedded.cells,
-            count,
-            random_state=self.random_state,
-            n_local_trials=1,
+        _, rows = kmeans_plusplus(
+            self._embedded.cells, count, random_state=self.random_state, n_local_trials=1
         )
         return np.sort(np.unique(rows))
 
@@ -320,7 +307,7 @@ class KernelRecalibrator(BaseEstimator):
         backend = Backend(self.device)
         return backend.take(squared_distances(part, part, backend))
 
-    def _select(self, p: Predictive, centre: Floats, scale: Floats, within: Floats | None) -> None:
+    def _select(self, p: Predictive, scale: Floats, within: Floats | None) -> None:
         """Choose the ridge and the anchor, unless both are given."""
         anchors = ANCHORS if self.anchor == "auto" else (self.anchor,)
         if isinstance(self.lam, (int, float)) and len(anchors) == 1:
@@ -333,7 +320,6 @@ class KernelRecalibrator(BaseEstimator):
         chosen = selection.select(
             gram,
             {kind: _rows_of(self._all[kind], rows) for kind in anchors},
-            centre[rows],
             scale[rows],
             lam=self.lam,
             folds=self.cv,
@@ -360,15 +346,17 @@ class KernelRecalibrator(BaseEstimator):
         self._finish()
 
     def _finish(self) -> None:
-        self._outcomes = self._all[self.anchor_]
-        values = self._outcomes.values
+        self._set_outcomes(self._all[self.anchor_])
+        del self._all
+        self._embedded = None
+
+    def _set_outcomes(self, outcomes: Outcomes) -> None:
+        self._outcomes, values = outcomes, outcomes.values
         self.weights_support_ = {
             "y": self.location_ + self.scale_ * values,
             "residual": self.scale_ * values,
             "scaled": values,
         }[self.anchor_]
-        del self._all
-        self._embedded = None
 
     def _fit_marginal(self) -> KernelRecalibrator:
         warnings.warn(
@@ -382,12 +370,6 @@ class KernelRecalibrator(BaseEstimator):
 
     # ---- using ---------------------------------------------------------------------------------
 
-    def _check_fitted(self) -> None:
-        require("sklearn.utils.validation", what="recalibration", extra="uncertainty")
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "lam_")
-
     def _kernel(self, p: Predictive) -> Floats:
         """(rank, t) kernel between the reference rows and new predictions."""
         backend = Backend(self.device)
@@ -395,9 +377,7 @@ class KernelRecalibrator(BaseEstimator):
             other: Embedded | Predictive = p
         else:
             other = _scaled(embed(p, self.knots_), self.scale_)
-        return backend.take(
-            laplace_kernel(backend.put(self._squared(other)), self.theta_, backend)
-        )
+        return backend.take(laplace_kernel(backend.put(self._squared(other)), self.theta_, backend))
 
     def _weights(self, p: Predictive) -> tuple[Floats, NDArray[np.bool_]]:
         """((t, n) weights on the sorted outcomes, (t,) whether a row is far from all others)."""
@@ -415,7 +395,7 @@ class KernelRecalibrator(BaseEstimator):
         return weights.T, kernel.max(axis=0) < FAR
 
     def _blocks(self, P: Any) -> Any:
-        self._check_fitted()
+        check_is_fitted(self, "lam_")
         p = as_predictive(P)
         for start in range(0, len(p), ROWS_AT_ONCE):
             yield self._recalibrate(p[start : start + ROWS_AT_ONCE])

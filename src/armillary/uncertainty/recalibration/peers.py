@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from armillary.errors import require
+from armillary.uncertainty.recalibration.diagnostics import pit
 from armillary.uncertainty.recalibration.distributions import (
     Floats,
     GaussianMixture,
@@ -23,7 +24,6 @@ from armillary.uncertainty.recalibration.distributions import (
     WeightedSamples,
     normal,
 )
-from armillary.uncertainty.recalibration.diagnostics import pit
 from armillary.uncertainty.recalibration.embedding import Backend, squared_distances
 from armillary.uncertainty.recalibration.energy import embed, place_knots
 
@@ -66,9 +66,7 @@ def pit_map(p: Predictive, y: Floats, new: Predictive, seed: int) -> Predictive:
 
 
 def crude(p: Predictive, y: Floats, new: Predictive, seed: int) -> Predictive:
-    """CRUDE (Zelikman et al. 2020), rewritten: pooled z-scores of residuals, on each mean and std.
-
-    """
+    """CRUDE (Zelikman et al. 2020), rewritten: pooled z-scores of residuals, on each mean and std."""
     mean, std = _moments(p)
     new_mean, new_std = _moments(new)
     scores = np.sort((y - mean) / std)
@@ -174,9 +172,7 @@ def _grid(mean: Floats, std: Floats) -> Floats:
 def _from_curves(points: Floats, cdf: Floats) -> Quantiles:
     """Quantiles at the mid-levels from CDF curves (T, n, 1) on their points."""
     points, cdf = points[:, :, 0], np.maximum.accumulate(cdf[:, :, 0], axis=0)
-    columns = [
-        np.interp(LEVELS, cdf[:, i], points[:, i]) for i in range(points.shape[1])
-    ]
+    columns = [np.interp(LEVELS, cdf[:, i], points[:, i]) for i in range(points.shape[1])]
     return Quantiles(LEVELS, np.sort(np.stack(columns), axis=1))
 
 

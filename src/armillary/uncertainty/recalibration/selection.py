@@ -66,9 +66,7 @@ class Split:
     weights: Callable[[float], Floats]  # lam -> (train, held) projected weights
 
 
-def fold_splits(
-    gram: Floats, folds: int, seed: int | None, backend: Backend
-) -> Iterator[Split]:
+def fold_splits(gram: Floats, folds: int, seed: int | None, backend: Backend) -> Iterator[Split]:
     """Folds of the rows, drawn twice for small sets; at most ~1000 rows are held out in all."""
     n = len(gram)
     rng = np.random.default_rng(seed)
@@ -78,9 +76,7 @@ def fold_splits(
             yield _fold(gram, train, np.sort(held)[: max(20, HELD_ROWS // folds)], backend)
 
 
-def _fold(
-    gram: Floats, train: NDArray[np.intp], held: NDArray[np.intp], backend: Backend
-) -> Split:
+def _fold(gram: Floats, train: NDArray[np.intp], held: NDArray[np.intp], backend: Backend) -> Split:
     values, vectors = backend.eigh(backend.put(gram[np.ix_(train, train)]))
     rotated = vectors.T @ backend.put(gram[np.ix_(train, held)])
     count = len(train)
@@ -118,9 +114,7 @@ def kernel_score(split: Split, weights: Floats, target: Target) -> float:
     return float(np.mean(1 + within - 2 * np.einsum("nt,nt->t", weights, across)))
 
 
-def held_out_crps(
-    split: Split, weights: Floats, target: Target, scale: Floats
-) -> float:
+def held_out_crps(split: Split, weights: Floats, target: Target, scale: Floats) -> float:
     """Mean CRPS over held-out rows, in standard deviations of y."""
     train, held = target.values[split.train], target.values[split.held]
     order = np.argsort(train, kind="stable")
@@ -135,7 +129,6 @@ def held_out_crps(
 def select(
     gram: Floats,
     targets: Mapping[str, Target],
-    centre: Floats,
     scale: Floats,
     *,
     lam: float | str,
@@ -148,7 +141,6 @@ def select(
     Args:
         gram: (n, n) kernel between calibration predictions.
         targets: the anchors to choose from.
-        centre: (n,) medians of the predictions, standardised.
         scale: (n,) spreads of the predictions, standardised.
         lam: ``"cv"``, ``"loo"``, or a number that is kept.
         folds: folds of ``"cv"``.
@@ -165,8 +157,10 @@ def select(
     for exponent in grid:
         weighted = [(split, split.weights(10**exponent)) for split in splits]
         for kind, target in targets.items():
-            scores[kind].append(np.mean([kernel_score(s, w, target) for s, w in weighted]))
-            crps[kind].append(np.mean([held_out_crps(s, w, target, scale) for s, w in weighted]))
+            scores[kind].append(float(np.mean([kernel_score(s, w, target) for s, w in weighted])))
+            crps[kind].append(
+                float(np.mean([held_out_crps(s, w, target, scale) for s, w in weighted]))
+            )
     at = {kind: int(np.argmin(scores[kind])) for kind in targets}
     best = {kind: crps[kind][at[kind]] for kind in targets}
     anchor = min(best, key=lambda kind: best[kind])
