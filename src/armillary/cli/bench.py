@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from armillary import catalog, output
-from armillary.errors import ExitCode, MissingExtra
+from armillary.errors import ExitCode
 from armillary.output.files import to_json
 
 if TYPE_CHECKING:
@@ -133,10 +133,10 @@ def _requests(
     for slug in wanted:
         try:
             requests.append(runner.prepare(slug, profile, seed_base, claim, data, peers))
-        except MissingExtra as missing:
+        except ImportError as missing:
             if not every:
                 raise
-            output.console().note(f"not run: {missing}")
+            output.console().note(f"{slug}: not run: {missing}")
     return requests
 
 

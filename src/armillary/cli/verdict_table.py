@@ -63,7 +63,8 @@ def _stacked(claims: Sequence[Mapping[str, Any]], console: Console, width: int) 
 
 def verdict(claim: Mapping[str, Any]) -> str:
     """The verdict, or what stands where there is none."""
-    return claim.get("verdict") or "no verdict"
+    found = claim.get("verdict")
+    return "no verdict" if found in (None, "none") else found
 
 
 def _figure_and_target(claim: Mapping[str, Any]) -> tuple[str, str]:

@@ -88,18 +88,24 @@ def git_commit(package: str) -> str | None:
     return done.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
-def fingerprint(method: Method, experiment: Experiment, profile: str) -> str:
+def fingerprint(slug: str, experiment: Experiment, profile: str, code: str) -> str:
     """A digest of everything that an experiment's rows depend on.
 
-    It covers the files of the method's package (but for its card and its command), the modules of
-    this package that those import, the code that measures, the artefacts' keys, the profile, the
-    versions that matter, and the machine's processor and cores.
+    Args:
+        slug: the method.
+        experiment: the experiment; its artefacts' keys and its packages' versions enter.
+        profile: the profile.
+        code: the method's `code_digest`.
+
+    Returns:
+        32 hexadecimal digits that change with any of these, with the version of Python, numpy or
+        scipy, and with the machine's processor and number of cores.
     """
     facts = {
-        "method": method.card.slug,
+        "method": slug,
         "experiment": experiment.id,
         "profile": profile,
-        "code": code_digest(method),
+        "code": code,
         "artefacts": sorted((a.name, a.key) for a in experiment.prepare),
         "versions": versions(experiment.packages),
         "cpu": _cpu_model(),
@@ -109,13 +115,19 @@ def fingerprint(method: Method, experiment: Experiment, profile: str) -> str:
 
 
 def code_digest(method: Method) -> str:
-    """A digest of the files that a method's evidence runs."""
+    """A digest of the files that a method's evidence runs.
+
+    They are: the method's package but for its card and its command, the shared modules of this
+    package that it imports (to any depth, with the data beside them), and the code that measures.
+    """
     files: set[Path] = set()
     for folder in _folders(method.package):
         files.update(_files_below(folder))
-    files.update(_module_files(method.evidence_module))
+    spec = _spec(method.evidence_module)
+    if spec is not None and spec.origin:
+        files.add(Path(spec.origin))
     files = {f for f in files if f.name not in _NOT_EVIDENCE}
-    files |= _imported(files)
+    files |= _imported(files, besides=method.package)
     files.update(Path(__file__).with_name(name) for name in _MEASURES)
     whole = hashlib.sha256()
     for digest in sorted(_digest(file) for file in files):
@@ -149,33 +161,42 @@ def _folders(module: str) -> list[Path]:
     return [Path(p) for p in spec.submodule_search_locations or ()]
 
 
-def _module_files(module: str) -> list[Path]:
-    """The files of a module; of a package every file below it (its data belong to it)."""
-    spec = _spec(module)
-    if spec is None:
-        return []
-    if spec.submodule_search_locations and module.count(".") >= 1:
-        return [f for folder in spec.submodule_search_locations for f in _files_below(Path(folder))]
-    return [Path(spec.origin)] if spec.origin and Path(spec.origin).is_file() else []
+def _imported(files: Iterable[Path], besides: str) -> set[Path]:
+    """Files of this package's shared modules that the given sources import, to any depth.
 
-
-def _imported(files: Iterable[Path]) -> set[Path]:
-    """Files of this package's shared modules that the given sources import, to any depth."""
+    Modules of the package ``besides`` are left out.
+    """
     found: set[Path] = set()
-    seen: set[str] = set()
     waiting = list(files)
     while waiting:
         file = waiting.pop()
         if file.suffix != ".py":
             continue
         for module in _armillary_imports(file):
-            if module in seen:
+            if f"{module}.".startswith(f"{besides}."):
                 continue
-            seen.add(module)
-            fresh = [f for f in _module_files(module) if f not in found]
-            found.update(fresh)
+            fresh = _shared_files(module) - found
+            found |= fresh
             waiting.extend(fresh)
     return found
+
+
+def _shared_files(module: str) -> set[Path]:
+    """A module's file, those of the packages above it, and the data of its topmost package.
+
+    The names are looked up in the folder, because asking the import system would import parents.
+    """
+    parts = module.split(".")[1:]
+    folder = Path(str(armillary.__file__)).parent
+    top = folder / parts[0]
+    files: set[Path] = set()
+    for part in parts:
+        either = (folder / f"{part}.py", folder / part / "__init__.py")
+        files.update(file for file in either if file.is_file())
+        folder = folder / part
+    if top.is_dir():
+        files.update(f for f in _files_below(top) if f.suffix != ".py")
+    return files
 
 
 def _armillary_imports(file: Path) -> Iterator[str]:

@@ -59,7 +59,8 @@ class Execution:
         self._workers, self._note = workers, note
         self._scrub = Scrubber(inputs.labels())
         self._alive: list[Worker] = []
-        self._prepared: dict[tuple[str, str], dict[str, str]] = {}
+        #: Folders of each experiment's artefacts; None: one of them could not be built.
+        self._prepared: dict[tuple[str, str], dict[str, str] | None] = {}
         #: Seconds that the artefacts in use took to build, now or earlier.
         self.artefact_seconds = 0.0
 
@@ -87,11 +88,12 @@ class Execution:
         """Have the artefacts of a trial ready; if one cannot be built its cells are not run."""
         key = (trial.method, trial.experiment.id)
         if key in self._prepared:
-            return True
+            return self._prepared[key] is not None
         folders: dict[str, str] = {}
         for artefact in trial.experiment.prepare:
             if problem := self._built(trial, artefact):
                 self._refuse(trial, f"artefact {artefact.name!r} could not be built: {problem}")
+                self._prepared[key] = None
                 return False
             folders[artefact.name] = str(artefacts.folder(trial.method, artefact))
         self._prepared[key] = folders

@@ -53,7 +53,7 @@ class Inputs:
         if folder is not None and not folder.is_dir():
             raise NotADirectoryError(f"data={str(data)!r} is no folder: give one that exists")
         if peers is None:
-            peers = json.loads(os.environ.get(PEERS_VARIABLE) or "{}")
+            peers = _peers_of_environment()
         found = {name: Path(path).expanduser().absolute() for name, path in (peers or {}).items()}
         for name, path in found.items():
             if not path.exists():
@@ -127,10 +127,20 @@ def peer_path(name: str) -> Path:
     Raises:
         KeyError: it was not given.
     """
-    peers = json.loads(os.environ.get(PEERS_VARIABLE) or "{}")
+    peers = _peers_of_environment()
     if name not in peers:
         raise KeyError(f"peer {name!r}: give --peer {name}=PATH")
     return Path(peers[name])
+
+
+def _peers_of_environment() -> dict[str, str]:
+    text = os.environ.get(PEERS_VARIABLE) or "{}"
+    try:
+        return {str(name): str(path) for name, path in json.loads(text).items()}
+    except (ValueError, AttributeError):
+        raise ValueError(
+            f'{PEERS_VARIABLE} is no JSON object of paths: give {{"NAME": "PATH"}}, or --peer'
+        ) from None
 
 
 def _importable(module: str) -> bool:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 Floats = NDArray[np.float64]
 
@@ -100,16 +100,19 @@ def bootstrap(
         value = float(statistic(total / n))
         resampled = statistic(_weights(n) @ columns)
         without = statistic((total - columns) / (n - 1))
-    return bca(value, resampled, without, confidence)
+    return bca(value, resampled, without, n, confidence)
 
 
-def bca(value: float, resampled: Floats, without: Floats, confidence: float) -> Interval:
+def bca(
+    value: float, resampled: Floats, without: Floats, units: int, confidence: float
+) -> Interval:
     """The bias-corrected and accelerated percentile interval.
 
     Args:
         value: the statistic of all units.
         resampled: (R,) of units drawn with replacement.
-        without: (n,) of all units but one (or but one group): the jackknife.
+        without: of all units but one (or but one group of them): the jackknife.
+        units: how many there are.
     """
     usable = resampled[np.isfinite(resampled)]
     if len(usable) < 0.99 * len(resampled) or not np.isfinite(without).all():
@@ -122,7 +125,11 @@ def bca(value: float, resampled: Floats, without: Floats, confidence: float) -> 
     influence /= max(float(np.max(np.abs(influence))), 1e-300)
     spread = float(np.sum(influence**2))
     skew = float(np.sum(influence**3)) / (6 * spread**1.5) if spread > 0 else 0.0
-    z = bias + z_quantile(confidence) * np.array([-1.0, 1.0])
+    # The bootstrap's spread is that of a sample's own values, too small by sqrt((n - 1) / n), and
+    # knows no degrees of freedom: Hesterberg's expansion (2015, section 5.3) restores both.
+    n = units
+    wide = t_quantile(confidence, n - 1) * math.sqrt(n / (n - 1))
+    z = bias + wide * np.array([-1.0, 1.0])
     levels = special.ndtr(bias + z / np.maximum(1 - skew * z, 1e-9))
     low, high = np.quantile(usable, levels)
     return Interval(float(low), float(high), "bca")
@@ -142,15 +149,17 @@ def wilson(share: float, trials: float, confidence: float) -> Interval:
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     spread = math.sqrt(z2 * (share * (1 - share) / trials + z2 / (4 * trials**2)))
     half = spread / (1 + z2 / trials)
-    successes, failures = share * trials, (1 - share) * trials
-    low, high = 0.0, 1.0
-    if successes > 1e-9:
-        exact = special.betaincinv(successes, failures + 1, 1 - confidence)
-        low = min(centre - half, float(exact))
-    if failures > 1e-9:
-        exact = special.betaincinv(successes + 1, failures, confidence)
-        high = max(centre + half, float(exact))
+    low = min(centre - half, 1 - _at_most(1 - share, trials, confidence))
+    high = max(centre + half, _at_most(share, trials, confidence))
     return Interval(max(low, 0.0), min(high, 1.0), "wilson")
+
+
+def _at_most(share: float, trials: float, confidence: float) -> float:
+    """Clopper and Pearson's upper bound of a share, which errs in ``1 - confidence``."""
+    failures = (1 - share) * trials
+    if failures < 1e-9:
+        return 1.0
+    return float(special.betaincinv(share * trials + 1, failures, confidence))
 
 
 def paired_counts(gained: float, lost: float, trials: float, confidence: float) -> Interval:
@@ -183,6 +192,11 @@ def paired_counts(gained: float, lost: float, trials: float, confidence: float) 
     inside = min(max(value, -edge), edge)
     low = solve(z, -edge, inside, -1.0)
     high = solve(-z, inside, edge, 1.0)
+    # With discordant trials of one kind only, the exact one-sided bound on their share is a floor.
+    if lost * trials < 1e-9:
+        high = max(high, _at_most(gained, trials, confidence))
+    if gained * trials < 1e-9:
+        low = min(low, -_at_most(lost, trials, confidence))
     return Interval(low, high, "mcnemar")
 
 
@@ -197,6 +211,9 @@ def fieller(above: Floats, below: Floats, confidence: float) -> Interval:
         that fit is then unbounded.
     """
     n, t = len(above), t_quantile(confidence, len(above) - 1)
+    # Squares of very large or very small values have no number.
+    scale = [max(float(np.max(np.abs(v))), 1e-300) for v in (above, below)]
+    above, below = above / scale[0], below / scale[1]
     mean, ratio = float(np.mean(below)), float(np.mean(above) / np.mean(below))
     (vaa, vab), (_, vbb) = np.cov(above, below) / n
     g = t**2 * vbb / mean**2
@@ -206,7 +223,8 @@ def fieller(above: Floats, below: Floats, confidence: float) -> Interval:
     inside = max(vaa - 2 * ratio * vab + ratio**2 * vbb - g * rest, 0.0)
     half = t / (abs(mean) * (1 - g)) * math.sqrt(inside)
     centre = (ratio - g * shift) / (1 - g)
-    return Interval(centre - half, centre + half, "fieller")
+    low, high = (float(np.divide(scale[0], scale[1]) * b) for b in (centre - half, centre + half))
+    return Interval(low, high, "fieller")
 
 
 def order_statistics(values: Floats, confidence: float) -> Interval:
@@ -217,9 +235,8 @@ def order_statistics(values: Floats, confidence: float) -> Interval:
     """
     ordered, n = np.sort(values), len(values)
     # The pair (k+1, n-k) misses with probability 2 P(Binomial(n, 1/2) <= k).
-    k = int(stats.binom.ppf((1 - confidence) / 2, n, 0.5))
-    if k < 0 or 2 * stats.binom.cdf(k, n, 0.5) > 1 - confidence:
-        k -= 1
+    missed = 2 * special.bdtr(np.arange(n), n, 0.5)
+    k = int(np.count_nonzero(missed <= 1 - confidence)) - 1
     if k < 0:
         return NO_INTERVAL
     return Interval(float(ordered[k]), float(ordered[n - 1 - k]), "order")
@@ -236,6 +253,16 @@ def jackknife(value: float, without: Floats, confidence: float) -> Interval:
     pseudo = n * value - (n - 1) * without
     half = t_quantile(confidence, n - 1) * float(np.std(pseudo, ddof=1)) / math.sqrt(n)
     return Interval(value - half, value + half, "jackknife")
+
+
+def hull(one: Interval, other: Interval) -> Interval:
+    """The wider of two intervals on each side; the one that there is, where there is only one."""
+    if one.low is None or one.high is None:
+        return other
+    if other.low is None or other.high is None:
+        return one
+    kind = f"{one.kind}+{other.kind}"
+    return Interval(min(one.low, other.low), max(one.high, other.high), kind)
 
 
 def trend(x: Floats, y: Floats, confidence: float) -> Interval:

@@ -12,7 +12,8 @@ from armillary.evidence.statistics import MIN_UNITS, Estimate, effective_pool, u
 from armillary.evidence.table import Table
 
 if TYPE_CHECKING:
-    from armillary.evidence.verdicts import AblationFound, Compared
+    from armillary.evidence.ablations import AblationFound
+    from armillary.evidence.comparisons import Compared
 
 
 #: Order statistics give no 95 % interval of a median under six units.
@@ -158,9 +159,9 @@ def absent(who: str, row: Row, count: int, expected: int) -> str:
     """A contender (or a case's data) that is absent, with the hint that mends it."""
     part = "" if count >= expected else f" in {count} of {expected} cells"
     if row.kind == "busy":
-        return _sentence(f"The machine was busy{part}: {row.reason or 'run it again'}")
-    hint = row.reason or "no hint was given"
-    return _sentence(f"{who} could not run{part} ({row.kind or 'absent'} missing): {hint}")
+        load = row.reason.removeprefix("machine busy: ") or "run it again"
+        return _sentence(f"The machine was busy{part}: {load}")
+    return _sentence(f"{who} could not run{part}: {row.reason or f'{row.kind} is absent'}")
 
 
 def unmeasured(who: str, measured: int, expected: int) -> str:

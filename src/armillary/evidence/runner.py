@@ -19,7 +19,7 @@ from armillary.evidence.bundle import ROW_COLUMNS, Bundle
 from armillary.evidence.execution import Execution
 from armillary.evidence.inputs import Inputs
 from armillary.evidence.schedule import Plan, Trial, plan
-from armillary.evidence.shapes import PROFILES, Experiment, Row
+from armillary.evidence.shapes import PROFILES, Experiment, ProfileName, Row
 from armillary.evidence.store import Store
 from armillary.evidence.worker import FIRST_SECONDS
 
@@ -141,7 +141,7 @@ class Request:
     """
 
     method: Method
-    profile: str
+    profile: ProfileName
     seed_base: int
     claim: str | None
     inputs: Inputs
@@ -177,6 +177,7 @@ def prepare(
     """Read a method's experiments and check what is asked of them; see `run`."""
     if profile not in PROFILES:
         raise ValueError(f"profile={profile!r}: choose one of {', '.join(PROFILES)}")
+    name: ProfileName = PROFILES[PROFILES.index(profile)]
     if seed_base < 0:
         raise ValueError(f"seed_base={seed_base}: at least 0")
     method = catalog.get(slug)
@@ -187,14 +188,17 @@ def prepare(
         if claim not in known:
             raise ValueError(f"claim={claim!r}: {slug} claims {', '.join(known)}")
         chosen = [e for e in chosen if claim in {c.id for c in e.claims}]
+    if any(e.timed is not None for e in chosen):
+        lock.patience()  # a wrong setting is told before hours of untimed work
+    code = environment.code_digest(method)
     trials = tuple(
         Trial(
-            slug, e, profile, environment.fingerprint(method, e, profile),
+            slug, e, name, environment.fingerprint(slug, e, profile, code),
             tuple(range(seed_base, seed_base + e.seeds.get(profile, 0))),
         )
         for e in chosen
     )  # fmt: skip
-    return Request(method, profile, seed_base, claim, inputs, trials)
+    return Request(method, name, seed_base, claim, inputs, trials)
 
 
 def experiments(method: Method) -> list[Experiment]:

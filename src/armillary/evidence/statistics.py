@@ -32,6 +32,7 @@ COUNT_UNIT = "0/1"
 _FUNCTION_RESAMPLES = 999
 _JACKKNIFE_GROUPS = 200
 _POWER = 0.9
+_EXTREME = "the statistic is too large or too small for a number"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Estimate:
         value: the statistic, or None where it has no value.
         low, high: the interval's bounds, None where there is none.
         interval: how the bounds were made: ``t``, ``bca``, ``wilson``, ``mcnemar``, ``fieller``,
-            ``jackknife``, ``order``, ``observed`` (an extreme of the measured cells), or ``none``.
+            ``jackknife``, ``jackknife+bca``, ``order``, ``observed`` (an extreme of the measured
+            cells), or ``none``.
         units: independent units that gave values.
         problem: why there is no value or no interval, in words; empty where all is well.
         log: whether the interval was made on logarithms.
@@ -130,7 +132,7 @@ def estimate(
     median           of the units; exact order statistics (none under six units)
     max, min         over single cells, not averaged: the bounds are the extreme itself, for the
                      statement is about the worst cell measured and no unit can soften it
-    fn               jackknife under 20 units, BCa from 20, resampling units
+    fn               BCa, resampling units; under 20 units the wider of it and the jackknife's t
     ===============  ==========================================================================
 
     Fewer than three units give a value and no interval.
@@ -162,6 +164,8 @@ def estimate(
             return _pooled(cells, stat, peer, confidence, counts)
     except _NoValueError as problem:
         return Estimate(None, units=units, problem=str(problem))
+    except ArithmeticError:
+        return Estimate(None, units=units, problem=_EXTREME)
 
 
 def cell_values(cells: Table, stat: Stat, peer: str | None) -> Floats:
@@ -207,7 +211,7 @@ def _pooled(
 def _finish(value: float, interval: Interval, units: _Units, log: bool = False) -> Estimate:
     """An estimate with finite numbers only, and no interval under three units."""
     if not math.isfinite(value):
-        raise _NoValueError("the statistic is too large or too small for a number")
+        raise _NoValueError(_EXTREME)
     n = len(units)
     if n < MIN_UNITS:
         return Estimate(value, units=n, log=log)
@@ -281,7 +285,7 @@ def _ratio_of_means(
     if float(np.mean(below)) == 0:
         raise _NoValueError(f"the mean {stat.metric} of {peer} is zero: nothing to divide by")
     value = float(np.mean(above) / np.mean(below))
-    if len(units) < MIN_UNITS:
+    if len(units) < MIN_UNITS or not math.isfinite(value):
         return _finish(value, NO_INTERVAL, units)
     found = NO_INTERVAL
     if len(units) >= BOOTSTRAP_UNITS:
@@ -409,12 +413,11 @@ def _of_function(cells: Table, fn: Callable[[Table], float | None], confidence: 
 
     groups = np.array_split(np.arange(n), min(n, _JACKKNIFE_GROUPS))
     without = np.array([of(np.delete(np.arange(n), group)) for group in groups])
+    rng = np.random.default_rng(n)
+    resampled = np.array([of(rng.integers(0, n, n)) for _ in range(_FUNCTION_RESAMPLES)])
+    found = intervals.bca(value, resampled, without, n, confidence)
     if n < BOOTSTRAP_UNITS:
-        found = intervals.jackknife(value, without, confidence)
-    else:
-        rng = np.random.default_rng(n)
-        resampled = np.array([of(rng.integers(0, n, n)) for _ in range(_FUNCTION_RESAMPLES)])
-        found = intervals.bca(value, resampled, without, confidence)
+        found = intervals.hull(intervals.jackknife(value, without, confidence), found)
     if found.kind == "none" or not np.isfinite(without).all():
         problem = "the statistic has no value on some resamples of the units"
         return Estimate(value, units=n, problem=problem)
@@ -470,16 +473,15 @@ def units_to_decide(
 def _units_for(units: int, half: float, distance: float, confidence: float) -> int | None:
     if distance <= 0 or half <= 0:
         return None
-
-    def quantile(n: int) -> float:
-        if n < BOOTSTRAP_UNITS:
-            return intervals.t_quantile(confidence, n - 1)
-        return intervals.z_quantile(confidence)
-
-    spread = half / quantile(units) * math.sqrt(units)
+    spread = half / intervals.t_quantile(confidence, units - 1) * math.sqrt(units)
     power = float(special.ndtri(_POWER))
-    for n in range(MIN_UNITS, BOOTSTRAP_UNITS):
-        if (quantile(n) + power) * spread / math.sqrt(n) <= distance:
-            return n
-    needed = ((quantile(BOOTSTRAP_UNITS) + power) * spread / distance) ** 2
-    return max(math.ceil(needed), BOOTSTRAP_UNITS) if needed < 1e12 else None
+    least = ((intervals.z_quantile(confidence) + power) * spread / distance) ** 2
+    if least > 1e12:
+        return None
+    needed = max(math.ceil(least), MIN_UNITS)
+    # Student's quantile is the larger, by little: a few steps from the normal solution.
+    while (intervals.t_quantile(confidence, needed - 1) + power) * spread > distance * math.sqrt(
+        needed
+    ):
+        needed += 1
+    return needed

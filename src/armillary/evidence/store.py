@@ -11,6 +11,8 @@ import contextlib
 import json
 import math
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -88,7 +90,7 @@ metrics = sa.Table(
     "metrics",
     metadata,
     sa.Column("cell", sa.ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("name", sa.String(256), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Float, nullable=False),
 )
 
@@ -97,8 +99,8 @@ groups = sa.Table(
     "groups",
     metadata,
     sa.Column("fingerprint", sa.String(64), primary_key=True),
-    sa.Column("experiment", sa.String(256), primary_key=True),
-    sa.Column("case_name", sa.String(512), primary_key=True),
+    sa.Column("experiment", sa.Text, primary_key=True),
+    sa.Column("case_name", sa.Text, primary_key=True),
     sa.Column("seed", sa.BigInteger, primary_key=True),
     sa.Column("method", sa.Text, nullable=False),
     sa.Column("profile", sa.String(16), nullable=False),
@@ -152,6 +154,7 @@ class Store:
 
     def __init__(self, url: str | os.PathLike[str] | None = None, *, read_only: bool = False):
         self.read_only = read_only
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._url = _parsed(url)
         self.path = Path(self._url.database or "")
         self.shown_url = hide_passwords(self._url.render_as_string(hide_password=True))
@@ -179,13 +182,15 @@ class Store:
     def close(self) -> None:
         """Close every connection; the object cannot be used afterwards."""
         self._engine.dispose()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     # ---- opening -------------------------------------------------------------------------------
 
     def _open(self) -> sa.Engine:
         url = self._url
         if self.read_only:
-            url = sa.URL.create("sqlite", database=_read_only_uri(self.path), query={"uri": "true"})
+            url = sa.URL.create("sqlite", database=self._read_only_uri(), query={"uri": "true"})
         engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
         journal = "DELETE" if _on_network(self.path) else "WAL"
 
@@ -204,6 +209,23 @@ class Store:
             connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
         return engine
+
+    def _read_only_uri(self) -> str:
+        """A URI that reads the file and needs no right to write beside it.
+
+        SQLite reads a write-ahead log only where it may write an index beside it; elsewhere (a
+        killed run's store in somebody else's folder) a copy is read.
+        """
+        path = self.path.absolute()
+        if os.access(path.parent, os.W_OK):
+            return path.as_uri() + "?mode=ro"
+        log = path.with_name(path.name + "-wal")
+        if not log.exists() or not log.stat().st_size:
+            return path.as_uri() + "?mode=ro&immutable=1"
+        self._copy = tempfile.TemporaryDirectory(prefix="armillary-")
+        for file in (path, log):
+            shutil.copy(file, self._copy.name)
+        return (Path(self._copy.name) / path.name).as_uri() + "?mode=ro"
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -575,15 +597,6 @@ def _explained(path: Path) -> Iterator[None]:
         if "readonly" in cause or "unable to open" in cause or "locked" in cause:
             raise _unavailable(path, cause) from error
         raise
-
-
-def _read_only_uri(path: Path) -> str:
-    """A URI that reads the file and needs no write permission beside it."""
-    uri = path.absolute().as_uri() + "?mode=ro"
-    log = path.with_name(path.name + "-wal")
-    if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
-        return uri
-    return uri + "&immutable=1"
 
 
 def _on_network(path: Path) -> bool:

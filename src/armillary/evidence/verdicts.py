@@ -7,47 +7,37 @@ rules, in their order, are those of the page "How verdicts are computed"; the st
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from armillary.evidence import reasons
+from armillary.evidence.ablations import AblationFound, ablate
+from armillary.evidence.comparisons import CellKey, Compared, Run, compare
 from armillary.evidence.shapes import (
     OURS,
     PROFILES,
-    Ablation,
-    Case,
     Claim,
-    Condition,
-    Contender,
     Experiment,
+    Need,
     ProfileName,
     Row,
     Stat,
 )
 from armillary.evidence.statistics import (
     MIN_UNITS,
-    Estimate,
-    cell_values,
     effective_pool,
     estimate,
     is_count,
-    survivors,
 )
-from armillary.evidence.table import Table
 from armillary.output.files import finite
 
 Verdict = Literal["none", "not run", "fails", "holds", "partly", "unclear"]
-Status = Literal["met", "missed", "unclear", "not run", "none"]
 
 #: A required peer that raised in a larger share of its cells lets a claim hold partly at most.
 MAX_RAISED = 0.20
-
-_Cell = tuple[str, int]
 
 
 def judge(
@@ -87,153 +77,13 @@ def judge(
         "artefact_seconds": artefact_seconds,
         "command": command,
     }
-    return [finite({**_judged(run, claim), **shared}) for claim in experiment.claims]
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The rows of one experiment and profile, arranged for its claims.
-
-    Attributes:
-        rows: those of the experiment's cases in this profile.
-        table: values of the cells that a contender finished in every repeat.
-        ok, failed, absent: by contender, its cells with the first row that says so.
-    """
-
-    experiment: Experiment
-    profile: ProfileName
-    cases: tuple[Case, ...]
-    rows: tuple[Row, ...]
-    table: Table
-    ok: dict[str, dict[_Cell, Row]]
-    failed: dict[str, dict[_Cell, Row]]
-    absent: dict[str, dict[_Cell, Row]]
-
-    @classmethod
-    def of(cls, experiment: Experiment, rows: Sequence[Row], profile: ProfileName) -> Run:
-        cases = tuple(experiment.cases.get(profile, ()))
-        known = {case.name for case in cases}
-        mine = tuple(
-            row
-            for row in rows
-            if row.experiment == experiment.id and row.profile == profile and row.case in known
-        )
-        by: dict[str, dict[str, dict[_Cell, Row]]] = {"ok": {}, "failed": {}, "not run": {}}
-        for row in mine:
-            by[row.status].setdefault(row.contender, {}).setdefault((row.case, row.seed), row)
-        whole = [
-            row
-            for row in mine
-            if (row.case, row.seed) not in by["failed"].get(row.contender, {})
-            and (row.case, row.seed) not in by["not run"].get(row.contender, {})
-        ]
-        # The others keep their line in the table without a value.
-        finished = {id(row) for row in whole}
-        rest = [dataclasses.replace(r, status="failed") for r in mine if id(r) not in finished]
-        table = Table.from_rows([*whole, *rest], cases, experiment.unit)
-        return cls(experiment, profile, cases, mine, table, by["ok"], by["failed"], by["not run"])
-
-    @functools.cached_property
-    def contenders(self) -> dict[str, Contender]:
-        return {contender.name: contender for contender in self.experiment.contenders}
-
-    def required(self, name: str) -> bool:
-        """Whether a verdict needs this contender; ours always."""
-        return name == OURS or name not in self.contenders or self.contenders[name].required
-
-    def scope(self, where: Callable[[Case], bool] | None, claim: Claim) -> frozenset[str]:
-        """The names of the cases that a condition reads."""
-        kept = set()
-        for case in self.cases:
-            try:
-                if where is None or where(case):
-                    kept.add(case.name)
-            except Exception as error:
-                raise ValueError(
-                    f"claim {claim.id!r}: `where` cannot read case {case.name!r} "
-                    f"({type(error).__name__}: {error})"
-                ) from error
-        return frozenset(kept)
-
-    def cells(
-        self, of: dict[str, dict[_Cell, Row]], who: str, scope: frozenset[str]
-    ) -> dict[_Cell, Row]:
-        """The cells of a contender within a scope, from ``ok``, ``failed`` or ``absent``."""
-        return {cell: row for cell, row in of.get(who, {}).items() if cell[0] in scope}
-
-    def unfinished(self, who: str, metric: str, scope: frozenset[str]) -> dict[_Cell, str]:
-        """Attempted cells that gave no value of the metric, each with the reason."""
-        raised = self.cells(self.failed, who, scope)
-        found = {cell: reasons.failure(row) for cell, row in raised.items()}
-        if metric:
-            for cell, row in self.cells(self.ok, who, scope).items():
-                if metric not in row.metrics:
-                    found.setdefault(cell, f"it gave no {metric}")
-        return found
-
-    def attempted(self, who: str, scope: frozenset[str]) -> set[_Cell]:
-        return {*self.cells(self.ok, who, scope), *self.cells(self.failed, who, scope)}
-
-    def units(self, cells: Iterable[_Cell]) -> int:
-        at = 0 if self.experiment.unit == "case" else 1
-        return len({cell[at] for cell in cells})
-
-
-@dataclasses.dataclass(frozen=True)
-class Compared:
-    """One condition, against one peer where it compares.
-
-    Attributes:
-        index: of the condition in its claim.
-        scope: names of the cases it reads.
-        found: the statistic.
-        status: ``none`` in smoke; ``not run`` where too few units were shared.
-        counts: False where an optional contender is absent: no verdict depends on it.
-        broken: for an ``every`` condition, the first cell that breaks it, in words.
-    """
-
-    index: int
-    condition: Condition
-    peer: str | None
-    scope: frozenset[str]
-    found: Estimate
-    status: Status
-    counts: bool = True
-    broken: str = ""
-
-    @property
-    def stat(self) -> Stat:
-        return self.condition.stat
-
-    @property
-    def who(self) -> tuple[str, ...]:
-        """Whose cells it reads."""
-        return (self.stat.of, *(self.stat.over if self.peer is None else (self.peer,)))
-
-    @property
-    def slack(self) -> float:
-        """How far the interval (or the value) stays inside the bounds; negative outside."""
-        low = self.found.value if self.found.low is None else self.found.low
-        high = self.found.value if self.found.high is None else self.found.high
-        if low is None or high is None:
-            return math.inf
-        above = math.inf if self.condition.at_most is None else self.condition.at_most - high
-        below = math.inf if self.condition.at_least is None else low - self.condition.at_least
-        return min(above, below)
-
-
-@dataclasses.dataclass(frozen=True)
-class AblationFound:
-    """What leaving a part out did: the ratio to ours, and whether it hurts."""
-
-    ablation: Ablation
-    ratio: Estimate
-    hurts: bool | None
+    with np.errstate(all="ignore"):
+        return [finite({**_judged(run, claim), **shared}) for claim in experiment.claims]
 
 
 def _judged(run: Run, claim: Claim) -> dict[str, Any]:
-    compared = _compare(run, claim)
-    ablations = [_ablate(run, claim, ablation) for ablation in claim.ablations]
+    compared = compare(run, claim)
+    ablations = [ablate(run, claim, ablation) for ablation in claim.ablations]
     verdict, reason = _verdict(run, claim, compared)
     if run.profile != "smoke" and verdict != "not run":
         reason = " ".join([reason, *filter(None, map(reasons.ablation, ablations))])
@@ -264,93 +114,7 @@ def _names(claim: Claim) -> list[str]:
     return list(dict.fromkeys([*found, *(a.name for a in claim.ablations)]))
 
 
-# Conditions ------------------------------------------------------------------------------------
-
-
-def _compare(run: Run, claim: Claim) -> list[Compared]:
-    compared: list[Compared] = []
-    for index, condition in enumerate(claim.conditions):
-        scope = run.scope(condition.stat.where, claim)
-        peers = condition.stat.over if condition.stat.fn is None else ()
-        for peer in peers or (None,):
-            compared.append(_compare_one(run, index, condition, peer, scope))
-    return compared
-
-
-def _shared_stat(run: Run, stat: Stat, peer: str | None, scope: frozenset[str]) -> Stat:
-    """The statistic over the required peers that finished any cell, and this peer.
-
-    An optional peer never takes cells from the comparison with another; a required one that
-    finished nothing would leave nothing to compare with the rest.
-    """
-    if not stat.over:
-        return stat
-    inside = run.table.where(lambda case: case.name in scope)
-    keep = tuple(
-        name
-        for name in stat.over
-        if name == peer
-        or (run.required(name) and np.isfinite(inside.value(stat.metric, name)).any())
-    )
-    return dataclasses.replace(stat, over=keep)
-
-
-def _compare_one(
-    run: Run, index: int, condition: Condition, peer: str | None, scope: frozenset[str]
-) -> Compared:
-    stat = _shared_stat(run, condition.stat, peer, scope)
-    broken = ""
-    if condition.every:
-        found, broken = _every(run.table, stat, peer, condition)
-    else:
-        counts = stat.fn is None and is_count(run.experiment.metric(stat.metric))
-        found = estimate(run.table, stat, peer, counts=counts)
-    status = _status(condition, found, broken)
-    optional = not run.required(stat.of) or (peer is not None and not run.required(peer))
-    counts = not (optional and found.units < MIN_UNITS)
-    if run.profile == "smoke":
-        status = "none"
-    return Compared(index, condition, peer, scope, found, status, counts, broken)
-
-
-def _status(condition: Condition, found: Estimate, broken: str) -> Status:
-    if found.units < MIN_UNITS:
-        return "not run"
-    if condition.every:
-        return "unclear" if found.problem else "missed" if broken else "met"
-    if found.low is None or found.high is None:
-        return "unclear"
-    at_most = math.inf if condition.at_most is None else condition.at_most
-    at_least = -math.inf if condition.at_least is None else condition.at_least
-    if at_least <= found.low and found.high <= at_most:
-        return "met"
-    return "missed" if found.low > at_most or found.high < at_least else "unclear"
-
-
-def _every(
-    table: Table, stat: Stat, peer: str | None, condition: Condition
-) -> tuple[Estimate, str]:
-    """The worst single cell, and in words the first cell that breaks the condition."""
-    cells = survivors(table, stat)
-    if not len(cells):
-        return Estimate(None, problem="no cell was finished by all who are compared"), ""
-    values, units = cell_values(cells, stat, peer), cells.n_units
-    at_most = math.inf if condition.at_most is None else condition.at_most
-    at_least = -math.inf if condition.at_least is None else condition.at_least
-    excess = np.maximum(values - at_most, at_least - values)
-    excess = np.where(np.isinf(values) & (values > 0) & np.isinf(at_most), -np.inf, excess)
-    broken = np.flatnonzero(excess > 0)
-    told = reasons.cell(cells, int(broken[0]), values, len(broken)) if len(broken) else ""
-    if np.isnan(values).any() and not told:
-        at = int(np.flatnonzero(np.isnan(values))[0])
-        problem = f"the statistic has no value in {reasons.place(cells, at)}"
-        return Estimate(None, units=units, problem=problem), ""
-    worst = float(values[int(np.nanargmax(excess))])
-    value = worst if math.isfinite(worst) else None
-    return Estimate(value, units=units), told
-
-
-# Verdict ---------------------------------------------------------------------------------------
+# The rules ------------------------------------------------------------------------------------
 
 
 def _verdict(run: Run, claim: Claim, compared: list[Compared]) -> tuple[Verdict, str]:
@@ -420,7 +184,7 @@ def _missing(run: Run, who: str, scope: frozenset[str], even_optional: bool) -> 
     if not (run.required(who) or even_optional):
         return ""
     absent = run.cells(run.absent, who, scope)
-    expected = len(scope) * run.experiment.seeds.get(run.profile, 1)
+    expected = len(scope) * run.experiment.seeds.get(run.profile, 0)
     if absent:
         return reasons.absent(who, next(iter(absent.values())), len(absent), expected)
     measured = len(run.attempted(who, scope))
@@ -440,7 +204,7 @@ def _ours_failed(run: Run, compared: list[Compared]) -> str:
     return ""
 
 
-def _raised(run: Run, who: str, condition: Compared) -> tuple[dict[_Cell, str], int]:
+def _raised(run: Run, who: str, condition: Compared) -> tuple[dict[CellKey, str], int]:
     gaps = run.unfinished(who, condition.stat.metric, condition.scope)
     return gaps, len(run.attempted(who, condition.scope))
 
@@ -493,9 +257,14 @@ def _wholly_better(run: Run, claim: Claim, counted: list[Compared]) -> bool:
 
 
 def _beats(run: Run, condition: Compared, rival: str, better: str) -> bool:
-    """Whether the whole interval of ours against a rival lies on the better side."""
+    """Whether the whole interval of ours against a rival lies on the better side.
+
+    The condition's own interval where it compares an average with this rival; else that of the
+    difference, since one extreme cell, or a ratio to a negative mean, does not say who is better.
+    """
     stat = condition.stat
     own = condition.peer == rival and stat.of == OURS and not condition.condition.every
+    own = own and effective_pool(stat) in ("mean", "geomean", "median")
     found, neutral = condition.found, 1.0 if stat.form == "ratio" else 0.0
     if not own:
         plain = Stat(stat.metric, OURS, (rival,), "difference", where=stat.where)
@@ -504,68 +273,6 @@ def _beats(run: Run, condition: Compared, rival: str, better: str) -> bool:
     if found.low is None or found.high is None:
         return False
     return found.high < neutral if better == "lower" else found.low > neutral
-
-
-# Ablations -------------------------------------------------------------------------------------
-
-
-def _ablate(run: Run, claim: Claim, ablation: Ablation) -> AblationFound:
-    metric = run.experiment.metric(ablation.metric)
-    run.scope(ablation.where, claim)
-    stat = Stat(ablation.metric, ablation.name, (OURS,), "ratio", "geomean", ablation.where)
-    cells = survivors(run.table, stat)
-    both = [cells.value(ablation.metric, who) for who in (ablation.name, OURS)]
-    positive = all((values > 0).all() for values in both)
-    means = dataclasses.replace(stat, pool="ratio_of_means")
-    ratio = estimate(run.table, stat if positive and not is_count(metric) else means)
-    if len(cells) and float(np.mean(both[1])) <= 0:
-        ratio = Estimate(None, units=ratio.units, problem="ours is not positive")
-    exact = [c for c in claim.conditions if c.every and c.stat.metric == ablation.metric]
-    if exact:
-        return AblationFound(ablation, ratio, _breaks(run, ablation, exact))
-    if metric.better == "neither":
-        return AblationFound(ablation, ratio, None)
-    sign = 1.0 if metric.better == "lower" else -1.0
-    if ratio.low is None or ratio.high is None:
-        return AblationFound(ablation, ratio, _hurts_by_difference(run, ablation, sign))
-    ends = (sign * (ratio.low - 1), sign * (ratio.high - 1))
-    return AblationFound(ablation, ratio, _hurts(ends, ablation.margin))
-
-
-def _hurts(ends: tuple[float, float], margin: float) -> bool | None:
-    """From the interval of how much worse it gets: beyond the margin, inside it, or unclear."""
-    low, high = min(ends), max(ends)
-    return True if low > margin else False if high <= margin else None
-
-
-def _hurts_by_difference(run: Run, ablation: Ablation, sign: float) -> bool | None:
-    """Where a ratio to ours has no interval: the difference, the margin as a share of |ours|."""
-    stat = Stat(ablation.metric, ablation.name, (OURS,), "difference", where=ablation.where)
-    counts = is_count(run.experiment.metric(ablation.metric))
-    found = estimate(run.table, stat, counts=counts)
-    if found.low is None or found.high is None:
-        return None
-    ours = survivors(run.table, stat).value(ablation.metric, OURS)
-    ends = (sign * found.low, sign * found.high)
-    return _hurts(ends, ablation.margin * abs(float(np.mean(ours))))
-
-
-def _breaks(run: Run, ablation: Ablation, exact: list[Condition]) -> bool | None:
-    """Whether the ablation breaks a cell of a condition that every cell must satisfy."""
-    seen = None
-    for condition in exact:
-        stat = dataclasses.replace(
-            condition.stat,
-            of=ablation.name,
-            where=condition.stat.where if ablation.where is None else ablation.where,
-        )
-        for peer in stat.over or (None,):
-            alone = dataclasses.replace(stat, over=(peer,) if peer else ())
-            found, broken = _every(run.table, alone, peer, condition)
-            if broken:
-                return True
-            seen = False if found.units and not found.problem else seen
-    return seen
 
 
 # JSON ------------------------------------------------------------------------------------------
@@ -646,24 +353,28 @@ def _levels(
 
 def _absent_json(run: Run, names: list[str], scope: frozenset[str]) -> list[dict[str, str]]:
     """What was missing, once each; what a case needs is missing for everyone: no contender."""
-    found: dict[tuple[str, str, str, str], None] = {}
+    found: dict[tuple[str, str, str, str], str] = {}
     cases = {case.name: case for case in run.cases}
     for who in names:
         for row in run.cells(run.absent, who, scope).values():
-            of_case = _need_name(cases[row.case].needs, row)
+            of_case = _need(cases[row.case].needs, row)
             own = run.contenders[who].needs if who in run.contenders else ()
-            name = of_case or _need_name(own, row) or ""
-            found[("" if of_case else who, row.kind, name, row.reason)] = None
+            need = of_case or _need(own, row)
+            name, hint = (need.name, need.hint) if need else ("", row.reason)
+            key = ("" if of_case else who, row.kind, name)
+            # The load of a busy machine differs from cell to cell: the first tells enough.
+            found.setdefault((*key, "" if row.kind == "busy" else hint), hint)
         if run.rows and not any(who in by for by in (run.ok, run.failed, run.absent)):
-            found[who, "", "", "not measured"] = None
+            found[who, "", "", ""] = "not measured"
     return [
         {"contender": who, "kind": kind, "name": name, "hint": hint}
-        for who, kind, name, hint in found
+        for (who, kind, name, _), hint in found.items()
     ]
 
 
-def _need_name(needs: Iterable[Any], row: Row) -> str:
-    return next((n.name for n in needs if n.kind == row.kind and n.hint == row.reason), "")
+def _need(needs: Iterable[Need], row: Row) -> Need | None:
+    """The need that a row says is not met: its reason ends with the need's hint."""
+    return next((n for n in needs if n.kind == row.kind and row.reason.endswith(n.hint)), None)
 
 
 def _errors_json(run: Run, names: list[str], scope: frozenset[str]) -> list[dict[str, Any]]:
