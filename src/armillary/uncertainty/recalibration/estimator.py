@@ -49,6 +49,7 @@ MINIMUM_ROWS = 20
 EXACT_ROWS = 300
 EXACT_COMPONENTS = 4
 NYSTROEM_ROWS = 4000
+SELECTION_ROWS = 2000
 DENSE_LIMIT = 20_000
 LANDMARKS = 1000
 KNOTS = 513
@@ -297,9 +298,9 @@ class KernelRecalibrator(BaseEstimator):
         return np.sort(np.unique(rows))
 
     def _subset_rows(self, n: int) -> NDArray[np.intp]:
-        """At most 4000 rows, on which bandwidth and ridge of a large set are chosen."""
+        """At most 2000 rows, on which bandwidth and ridge of a large set are chosen."""
         rng = np.random.default_rng(self.random_state)
-        return np.sort(rng.permutation(n)[:NYSTROEM_ROWS])
+        return np.sort(rng.permutation(n)[:SELECTION_ROWS])
 
     def _subset_square(self, p: Predictive) -> Floats:
         assert self._embedded is not None
@@ -379,20 +380,22 @@ class KernelRecalibrator(BaseEstimator):
             other = _scaled(embed(p, self.knots_), self.scale_)
         return backend.take(laplace_kernel(backend.put(self._squared(other)), self.theta_, backend))
 
+    def _solved(self, p: Predictive) -> tuple[Floats, NDArray[np.bool_]]:
+        """((n, t) unprojected weights on the sorted outcomes, (t,) whether a row is far)."""
+        backend = Backend(self.device)
+        kernel = self._kernel(p)
+        solved = backend.take(backend.solve(self._factor, backend.put(kernel)))
+        solved = solved[self._outcomes.order] if self._map is None else self._map @ solved
+        return solved, kernel.max(axis=0) < FAR
+
     def _weights(self, p: Predictive) -> tuple[Floats, NDArray[np.bool_]]:
         """((t, n) weights on the sorted outcomes, (t,) whether a row is far from all others)."""
         n = self.n_calibration_
         if self._factor is None:
             return np.full((len(p), n), 1 / n), np.zeros(len(p), dtype=bool)
         backend = Backend(self.device)
-        kernel = self._kernel(p)
-        solved = backend.solve(self._factor, backend.put(kernel))
-        if self._map is not None:
-            solved = backend.put(self._map) @ solved
-        else:
-            solved = solved[self._outcomes.order]
-        weights = backend.take(project_on_simplex(solved, backend))
-        return weights.T, kernel.max(axis=0) < FAR
+        solved, far = self._solved(p)
+        return backend.take(project_on_simplex(backend.put(solved), backend)).T, far
 
     def _blocks(self, P: Any) -> Any:
         check_is_fitted(self, "lam_")

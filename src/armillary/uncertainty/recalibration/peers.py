@@ -19,6 +19,7 @@ from armillary.uncertainty.recalibration.diagnostics import pit
 from armillary.uncertainty.recalibration.distributions import (
     Floats,
     GaussianMixture,
+    Interval,
     Predictive,
     Quantiles,
     WeightedSamples,
@@ -66,7 +67,7 @@ def pit_map(p: Predictive, y: Floats, new: Predictive, seed: int) -> Predictive:
 
 
 def crude(p: Predictive, y: Floats, new: Predictive, seed: int) -> Predictive:
-    """CRUDE (Zelikman et al. 2020), rewritten: pooled z-scores of residuals, on each mean and std."""
+    """CRUDE (Zelikman et al. 2020), rewritten: pooled z-scores of residuals on every row."""
     mean, std = _moments(p)
     new_mean, new_std = _moments(new)
     scores = np.sort((y - mean) / std)
@@ -176,11 +177,11 @@ def _from_curves(points: Floats, cdf: Floats) -> Quantiles:
     return Quantiles(LEVELS, np.sort(np.stack(columns), axis=1))
 
 
-def mondrian(bins: int, *, scaled: bool = True) -> Peer:
+def mondrian(bins: int | None, *, scaled: bool = True) -> Peer:
     """crepes: conformal predictive systems in bins of equal size by predicted difficulty.
 
     Args:
-        bins: number of Mondrian categories.
+        bins: number of Mondrian categories; None: one system for all rows.
         scaled: whether residuals are divided by the predicted standard deviation, as its
             documentation does for normalised systems.
     """
@@ -189,8 +190,11 @@ def mondrian(bins: int, *, scaled: bool = True) -> Peer:
         crepes, extras = _package("crepes"), _package("crepes.extras")
         mean, std = _moments(p)
         new_mean, new_std = _moments(new)
-        categories, thresholds = extras.binning(std, bins=bins, seed=seed)
-        new_categories = extras.binning(new_std, bins=thresholds)
+        if bins is None:
+            categories = new_categories = None
+        else:
+            categories, thresholds = extras.binning(std, bins=bins, seed=seed)
+            new_categories = extras.binning(new_std, bins=thresholds)
         system = crepes.ConformalPredictiveSystem()
         system.fit(y - mean, sigmas=std if scaled else None, bins=categories, seed=seed)
         rows = system.predict_cpds(
@@ -199,6 +203,42 @@ def mondrian(bins: int, *, scaled: bool = True) -> Peer:
         return _ragged(rows)
 
     return run
+
+
+def quantile_conformal(
+    p: Predictive, y: Floats, new: Predictive, seed: int, coverage: float = 0.9
+) -> Interval:
+    """MAPIE: conformalised quantile regression on the base model's own quantiles.
+
+    MAPIE wraps three fitted models of one quantile each; here these look their rows up.
+    """
+    regression = _package("mapie.regression")
+    sklearn = _package("sklearn.base")
+    quantiles = np.concatenate(
+        [q.quantile([(1 - coverage) / 2, (1 + coverage) / 2, 0.5]) for q in (p, new)]
+    )
+
+    class Column(sklearn.RegressorMixin, sklearn.BaseEstimator):
+        def __init__(self, column: int = 0) -> None:
+            self.column = column
+
+        def fit(self, X: Any, y: Any) -> Column:
+            self.fitted_ = True
+            return self
+
+        def predict(self, X: Any) -> Floats:
+            return quantiles[np.asarray(X).ravel().astype(int), self.column]
+
+    rows = np.arange(len(quantiles))[:, None]
+    models = [Column(j).fit(rows, rows) for j in range(3)]
+    with _silenced():
+        model = regression.ConformalizedQuantileRegressor(
+            estimator=models, confidence_level=coverage, prefit=True
+        )
+        model.conformalize(rows[: len(y)], y)
+        _, ends = model.predict_interval(rows[len(y) :], symmetric_correction=True)
+    lower, upper = ends[:, 0, 0], ends[:, 1, 0]
+    return Interval(np.minimum(lower, upper), np.maximum(lower, upper))
 
 
 def _ragged(rows: Any) -> Predictive:
@@ -225,6 +265,7 @@ PEERS: dict[str, Peer] = {
     "mondrian-10": mondrian(10),
     "mondrian-20": mondrian(20),
     "mondrian-10-plain": mondrian(10, scaled=False),
+    "split-conformal": mondrian(None, scaled=False),
     "gp-beta": gaussian_process("GPBeta"),
     "gp-normal": gaussian_process("GPNormal"),
     "gp-cauchy": gaussian_process("GPCauchy"),
