@@ -117,7 +117,7 @@ def test_two_unit_gaussians_have_the_closed_form():
 def test_rows_beyond_the_knots_keep_their_distance():
     p = WeightedSamples(rows(10, 30, 0))
     knots = place_knots(p, 129)
-    far = WeightedSamples(np.full((2, 1), 100.0) + [[0], [7]])
+    far = WeightedSamples([[100.0], [107.0]])
     exact = energy_distances(p, far)
     np.testing.assert_allclose(by_embedding(p, knots, far), exact, rtol=2e-3)
     # Two point masses beyond the same end: exactly their gap.

@@ -31,7 +31,7 @@ def test_leave_one_out_equals_forty_refits():
     gram, _, _ = problem()
     n = len(gram)
     lam = 0.01
-    weights = selection.loo_split(gram, NUMPY).weights(lam)
+    weights = selection.loo_split(gram, 0, NUMPY).weights(lam)
     for i in range(n):
         train = np.delete(np.arange(n), i)
         # A refit on n - 1 rows with the same ridge lam * n.
@@ -60,7 +60,7 @@ def test_small_sets_are_folded_twice():
 
 def test_scores_are_their_definitions():
     gram, y, scale = problem()
-    split = selection.loo_split(gram, NUMPY)
+    split = selection.loo_split(gram, 0, NUMPY)
     weights = split.weights(0.05)
     for kind, factor in (("y", np.ones(40)), ("scaled", scale)):
         target = Target(kind, y, 0.7)
@@ -79,7 +79,7 @@ def test_the_ridge_is_at_least_as_good_as_the_grid():
     gram, y, scale = problem(100)
     target = Target("y", y, 1.0)
     chosen = selection.select(gram, {"y": target}, scale, lam="loo", folds=5, seed=0, backend=NUMPY)
-    split = selection.loo_split(gram, NUMPY)
+    split = selection.loo_split(gram, 0, NUMPY)
     reached = selection.kernel_score(split, split.weights(chosen.lam), target)
     assert reached <= min(chosen.scores["y"]) + 1e-12
 

@@ -60,9 +60,19 @@ class Predictive(abc.ABC):
     @abc.abstractmethod
     def __len__(self) -> int: ...
 
-    @abc.abstractmethod
     def __getitem__(self, rows: Any) -> Predictive:
-        """The distributions of some rows (a slice, indices or a mask)."""
+        """The distributions of some rows: a slice, indices, a mask, or one row by its number."""
+        if isinstance(rows, (int, np.integer)):
+            rows = [range(len(self))[rows]]
+        return self._pick(rows)
+
+    @abc.abstractmethod
+    def _pick(self, rows: Any) -> Predictive: ...
+
+    def __array__(self, *_: Any, **__: Any) -> NDArray:
+        raise TypeError(
+            f"a {type(self).__name__} is no array: take mean(), quantile(levels) or sample(size)"
+        )
 
     @abc.abstractmethod
     def integrated_cdf(self, knots: Floats) -> Floats:
@@ -177,7 +187,7 @@ class WeightedSamples(Predictive):
     def __len__(self) -> int:
         return len(self.weights) if self.shared and self.weights is not None else len(self.values)
 
-    def __getitem__(self, rows: Any) -> WeightedSamples:
+    def _pick(self, rows: Any) -> WeightedSamples:
         picked = object.__new__(WeightedSamples)
         picked.values = self.values if self.shared else self.values[rows]
         by_row = self.weights is not None and self.weights.ndim == 2
@@ -373,7 +383,7 @@ class GaussianMixture(Predictive):
     def __len__(self) -> int:
         return len(self.mu)
 
-    def __getitem__(self, rows: Any) -> GaussianMixture:
+    def _pick(self, rows: Any) -> GaussianMixture:
         return GaussianMixture(self.mu[rows], self.var[rows], self.pi[rows])
 
     def _standardised(self, t: Floats) -> tuple[Floats, Floats]:

@@ -110,15 +110,15 @@ class KernelRecalibrator(BaseEstimator):
         anchor: what the weights are put on. ``"y"``: calibration outcomes (the paper).
             ``"residual"``: residuals from the median of P, moved to the median of the new P.
             ``"scaled"``: residuals in standard deviations of P. ``"auto"``: the one of least
-            cross-validated CRPS.
+            held-out CRPS.
         kernel: ``"laplace"``, exp(-d/theta) with d the square root of the energy distance.
-        lam: ridge > 0 (multiplied by n in the solve), ``"cv"`` (chosen by cross-validated kernel
-            score) or ``"loo"`` (leave-one-out in closed form).
+        lam: ridge > 0 (multiplied by n in the solve), ``"loo"`` (chosen by leave-one-out kernel
+            score, in closed form) or ``"cv"`` (by folds, as in the paper).
         n_knots: knots of the embedding >= 8; None: exact distances; ``"auto"``: exact up to 300
             rows, else 513.
         nystroem: ``"auto"`` (1000 landmarks above 4000 rows), a number of landmarks, or None (dense
             solve; refused above 20 000 rows).
-        cv: folds, >= 2; below 300 rows they are drawn twice.
+        cv: folds of ``lam="cv"``, >= 2; below 300 rows they are drawn twice.
         random_state: seed of folds and landmarks.
         device: None (numpy) or a torch device such as ``"cuda"`` for the linear algebra.
 
@@ -140,7 +140,7 @@ class KernelRecalibrator(BaseEstimator):
         self,
         anchor: str = "auto",
         kernel: str = "laplace",
-        lam: float | str = "cv",
+        lam: float | str = "loo",
         n_knots: int | str | None = "auto",
         nystroem: int | str | None = "auto",
         cv: int = 5,

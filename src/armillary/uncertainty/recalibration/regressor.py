@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.model_selection import KFold
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import (
     _num_samples,
     check_is_fitted,
@@ -28,7 +28,7 @@ from armillary.uncertainty.recalibration.distributions import (
     as_predictive,
     normal,
 )
-from armillary.uncertainty.recalibration.estimator import KernelRecalibrator
+from armillary.uncertainty.recalibration.estimator import MINIMUM_ROWS, KernelRecalibrator
 
 _LEVELS = (np.arange(200) + 0.5) / 200
 
@@ -104,6 +104,14 @@ def stack(parts: Sequence[Predictive]) -> Predictive:
     return WeightedSamples(np.concatenate(values), np.concatenate(weights))
 
 
+def _rows(X: Any) -> Any:
+    """X as something whose rows can be picked; one row alone is refused, as scikit-learn does."""
+    X = indexable(X)[0]
+    if np.ndim(X) == 1 and not hasattr(X, "iloc") and not hasattr(X, "tocsr"):
+        raise ValueError("Expected 2D array, got 1D array instead. Reshape your data: (n, d)")
+    return X
+
+
 class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     """A regressor whose predictive distributions are recalibrated on rows that it did not see.
 
@@ -155,10 +163,15 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        X = _rows(X)
         validate_data(self, X, skip_check_array=True)
         outcomes = np.asarray(column_or_1d(y, warn=True), dtype=float)
         if len(outcomes) != _num_samples(X):
             raise ValueError(f"X has {_num_samples(X)} rows and y has {len(outcomes)}")
+        if len(outcomes) < MINIMUM_ROWS:
+            raise ValueError(
+                f"n_samples={len(outcomes)}: at least {MINIMUM_ROWS} rows are needed to calibrate"
+            )
         if self.cv == "prefit":
             self.estimator_ = self.estimator
             predictions, held = predictive_of(self.estimator_, X), np.arange(len(outcomes))
@@ -194,26 +207,37 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         return stack(parts), np.concatenate(held)
 
     def _predictive(self, X: Any) -> Predictive:
-        check_is_fitted(self, "recalibrator_")
+        X = _rows(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         return predictive_of(self.estimator_, X)
 
+    def _fitted(self) -> KernelRecalibrator:
+        check_is_fitted(self, "recalibrator_")
+        return self.recalibrator_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator).input_tags if hasattr(self.estimator, "fit") else None
+        if inner is not None:
+            tags.input_tags.allow_nan, tags.input_tags.sparse = inner.allow_nan, inner.sparse
+        return tags
+
     def predict_dist(self, X: Any) -> WeightedSamples:
         """The recalibrated distributions, one a row."""
-        return self.recalibrator_.predict(self._predictive(X))
+        return self._fitted().predict(self._predictive(X))
 
     def predict(self, X: Any) -> Floats:
         """(n,) means of the recalibrated distributions."""
-        return self.recalibrator_.predict_mean(self._predictive(X))
+        return self._fitted().predict_mean(self._predictive(X))
 
     def predict_quantiles(self, X: Any, q: ArrayLike) -> Floats:
         """(n, L) quantiles at levels ``q`` in (0, 1); they never cross."""
-        return self.recalibrator_.predict_quantiles(self._predictive(X), q)
+        return self._fitted().predict_quantiles(self._predictive(X), q)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Interval:
         """Central intervals of a nominal coverage in (0, 1)."""
-        return self.recalibrator_.predict_interval(self._predictive(X), coverage)
+        return self._fitted().predict_interval(self._predictive(X), coverage)
 
     def crps(self, X: Any, y: ArrayLike) -> Floats:
         """(n,) CRPS of the recalibrated distributions, in units of y; lower is better."""
-        return self.recalibrator_.crps(self._predictive(X), y)
+        return self._fitted().crps(self._predictive(X), y)

@@ -88,21 +88,27 @@ def _fold(gram: Floats, train: NDArray[np.intp], held: NDArray[np.intp], backend
     return Split(train, held, weights)
 
 
-def loo_split(gram: Floats, backend: Backend) -> Split:
-    """Every row held out of the fit on all others; the diagonal of the weights is zero."""
+def loo_split(gram: Floats, seed: int | None, backend: Backend) -> Split:
+    """Rows held out of the fit on all others; the weight of a row on itself is zero.
+
+    Of more than 1000 rows a random 1000 are held out, each alone.
+    """
     n = len(gram)
     values, vectors = backend.eigh(backend.put(gram))
     rows = np.arange(n)
+    held = np.sort(np.random.default_rng(seed).permutation(n)[:HELD_ROWS])
+    columns = np.arange(len(held))
+    rotated = vectors[held].T
 
     def weights(lam: float) -> Floats:
-        inverse = backend.take((vectors / (values + lam * n)) @ vectors.T)
-        solved = -inverse / np.diag(inverse)
-        solved[rows, rows] = -np.inf
+        inverse = backend.take(vectors @ (rotated / (values + lam * n)[:, None]))
+        solved = -inverse / inverse[held, columns]
         # Whatever lies 1 below a column's largest entry has weight zero.
-        solved[rows, rows] = solved.max(axis=0) - 2
+        solved[held, columns] = -np.inf
+        solved[held, columns] = solved.max(axis=0) - 2
         return backend.take(project_on_simplex(backend.put(solved), backend))
 
-    return Split(rows, rows, weights)
+    return Split(rows, held, weights)
 
 
 def kernel_score(split: Split, weights: Floats, target: Target) -> float:
@@ -142,13 +148,13 @@ def select(
         gram: (n, n) kernel between calibration predictions.
         targets: the anchors to choose from.
         scale: (n,) spreads of the predictions, standardised.
-        lam: ``"cv"``, ``"loo"``, or a number that is kept.
+        lam: ``"cv"``, ``"loo"``, or a number that is kept (its anchors are compared by folds).
         folds: folds of ``"cv"``.
-        seed: draws the folds.
+        seed: draws the folds or the rows held out.
         backend: where the linear algebra runs.
     """
     if lam == "loo":
-        splits = [loo_split(gram, backend)]
+        splits = [loo_split(gram, seed, backend)]
     else:
         splits = list(fold_splits(gram, folds, seed, backend))
     grid = GRID if isinstance(lam, str) else np.array([np.log10(lam)])
