@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from armillary.uncertainty.recalibration import (
     KernelRecalibrator,
@@ -157,3 +158,30 @@ def test_stacking_keeps_rows_and_refuses_other_kinds():
 def test_settings_out_of_range_are_told(settings, message):
     with pytest.raises(ValueError, match=message):
         bagged(**settings).fit(*data(60))
+
+
+_FEW = "fits on fewer than the 20 rows that a calibration needs at least"
+
+#: `KernelRecalibrator` takes distributions and not features, so these checks do not apply to it.
+EXPECTED_FAILURES = {
+    "check_n_features_in_after_fitting": _FEW,
+    "check_regressors_no_decision_function": _FEW,
+    "check_fit2d_1feature": _FEW,
+    "check_estimators_empty_data_messages": _FEW,
+}
+
+
+@parametrize_with_checks(
+    [
+        RecalibratedRegressor(
+            BaggingRegressor(n_estimators=5, random_state=0),
+            KernelRecalibrator("residual", lam=0.1),
+            cv=2,
+            random_state=0,
+        )
+    ],
+    expected_failed_checks=lambda _: EXPECTED_FAILURES,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_s_own_checks(estimator, check):
+    check(estimator)

@@ -7,7 +7,7 @@ import numpy as np
 from armillary.uncertainty.recalibration import selection
 from armillary.uncertainty.recalibration.distributions import WeightedSamples
 from armillary.uncertainty.recalibration.embedding import Backend, project_on_simplex
-from armillary.uncertainty.recalibration.selection import Target
+from armillary.uncertainty.recalibration.selection import Scorer, Target
 
 NUMPY = Backend()
 
@@ -68,11 +68,10 @@ def test_scores_are_their_definitions():
         expected = np.mean(
             [1 + w @ outcome @ w - 2 * w @ outcome[:, i] for i, w in enumerate(weights.T)]
         )
-        np.testing.assert_allclose(selection.kernel_score(split, weights, target), expected)
+        scorer = Scorer.of(split, target, scale)
+        np.testing.assert_allclose(scorer.kernel_score(weights), expected)
         crps = factor * WeightedSamples(y, weights.T).crps(y)
-        np.testing.assert_allclose(
-            selection.held_out_crps(split, weights, target, scale), crps.mean()
-        )
+        np.testing.assert_allclose(scorer.crps(weights), crps.mean())
 
 
 def test_the_ridge_is_at_least_as_good_as_the_grid():
@@ -80,7 +79,7 @@ def test_the_ridge_is_at_least_as_good_as_the_grid():
     target = Target("y", y, 1.0)
     chosen = selection.select(gram, {"y": target}, scale, lam="loo", folds=5, seed=0, backend=NUMPY)
     split = selection.loo_split(gram, 0, NUMPY)
-    reached = selection.kernel_score(split, split.weights(chosen.lam), target)
+    reached = Scorer.of(split, target, scale).kernel_score(split.weights(chosen.lam))
     assert reached <= min(chosen.scores["y"]) + 1e-12
 
 

@@ -73,7 +73,7 @@ def skce(P: Any, y: ArrayLike, n_boot: int = 400, seed: int = 0) -> CalibrationT
 
     with k = exp(-e/theta_e), e the energy distance (not the kernel of the estimator, so that the
     judge is not the method's own), and l(y, y') = exp(-|y - y'|/theta_y); both bandwidths are
-    medians. Expectations are exact for functions that are linear between 1025 knots. Under the null
+    medians. Expectations are exact for functions that are linear between 513 knots. Under the null
     each summand has mean zero given either row, so that signs drawn by row imitate the statistic.
 
     Args:
@@ -127,9 +127,9 @@ def _spread_knots(p: Predictive, count: int) -> Floats:
 
 def _binned(p: Predictive, y: Floats) -> tuple[Floats, Floats]:
     """((n, K) weights, (K,) knots): the predictions on common points."""
-    if isinstance(p, WeightedSamples) and p.shared and len(p.values) <= 1500:
+    if isinstance(p, WeightedSamples) and p.shared and len(p.values) <= 1000:
         return p._row_weights(), p.values
-    knots = _spread_knots(p, 1025)
+    knots = _spread_knots(p, 513)
     return bin_weights(p, knots), knots
 
 

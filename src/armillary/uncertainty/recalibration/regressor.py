@@ -217,8 +217,8 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator).input_tags if hasattr(self.estimator, "fit") else None
-        if inner is not None:
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            inner = get_tags(self.estimator).input_tags
             tags.input_tags.allow_nan, tags.input_tags.sparse = inner.allow_nan, inner.sparse
         return tags
 

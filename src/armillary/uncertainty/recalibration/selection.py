@@ -111,25 +111,45 @@ def loo_split(gram: Floats, seed: int | None, backend: Backend) -> Split:
     return Split(rows, held, weights)
 
 
-def kernel_score(split: Split, weights: Floats, target: Target) -> float:
-    """Mean over held-out rows of 1 + w'Lw - 2 w'l(., y): the squared MMD to a point mass at y."""
-    train, held = target.values[split.train], target.values[split.held]
-    order = np.argsort(train, kind="stable")
-    within = laplace_self_term(weights[order], train[order], target.theta)
-    across = np.exp(-np.abs(train[:, None] - held) / target.theta)
-    return float(np.mean(1 + within - 2 * np.einsum("nt,nt->t", weights, across)))
+@dataclasses.dataclass(frozen=True)
+class Scorer:
+    """Scores of a split's weights for one target; what does not depend on the ridge is kept."""
 
+    target: Target
+    order: NDArray[np.intp]
+    atoms: Floats
+    gaps: Floats  # (train, held) |atom - outcome|
+    alike: Floats  # (train, held) outcome kernel
+    stretch: Floats  # (held,) units of y a unit of the target
 
-def held_out_crps(split: Split, weights: Floats, target: Target, scale: Floats) -> float:
-    """Mean CRPS over held-out rows, in standard deviations of y."""
-    train, held = target.values[split.train], target.values[split.held]
-    order = np.argsort(train, kind="stable")
-    w, atoms = weights[order], train[order]
-    to_outcome = np.einsum("nt,nt->t", w, np.abs(atoms[:, None] - held))
-    mass = np.cumsum(w, axis=0)[:-1]
-    spread = np.diff(atoms) @ (mass * (1 - mass))
-    stretch = scale[split.held] if target.kind == "scaled" else 1.0
-    return float(np.mean((to_outcome - spread) * stretch))
+    @classmethod
+    def of(cls, split: Split, target: Target, scale: Floats) -> Scorer:
+        """Prepare the scores of one split.
+
+        Args:
+            split: which rows train and which are held out.
+            target: the outcomes of an anchor.
+            scale: (n,) spreads of the predictions, standardised.
+        """
+        train, held = target.values[split.train], target.values[split.held]
+        order = np.argsort(train, kind="stable")
+        gaps = np.abs(train[order][:, None] - held)
+        stretch = scale[split.held] if target.kind == "scaled" else np.ones(len(held))
+        return cls(target, order, train[order], gaps, np.exp(-gaps / target.theta), stretch)
+
+    def kernel_score(self, weights: Floats) -> float:
+        """Mean of 1 + w'Lw - 2 w'l(., y): the squared MMD to a point mass at y."""
+        w = weights[self.order]
+        within = laplace_self_term(w, self.atoms, self.target.theta)
+        return float(np.mean(1 + within - 2 * np.einsum("nt,nt->t", w, self.alike)))
+
+    def crps(self, weights: Floats) -> float:
+        """Mean CRPS of the held-out rows, in standard deviations of y."""
+        w = weights[self.order]
+        mass = np.cumsum(w, axis=0)[:-1]
+        spread = np.diff(self.atoms) @ (mass * (1 - mass))
+        to_outcome = np.einsum("nt,nt->t", w, self.gaps)
+        return float(np.mean((to_outcome - spread) * self.stretch))
 
 
 def select(
@@ -158,36 +178,38 @@ def select(
     else:
         splits = list(fold_splits(gram, folds, seed, backend))
     grid = GRID if isinstance(lam, str) else np.array([np.log10(lam)])
+    scorers = {
+        kind: [Scorer.of(split, target, scale) for split in splits]
+        for kind, target in targets.items()
+    }
     scores: dict[str, list[float]] = {kind: [] for kind in targets}
     crps: dict[str, list[float]] = {kind: [] for kind in targets}
     for exponent in grid:
-        weighted = [(split, split.weights(10**exponent)) for split in splits]
-        for kind, target in targets.items():
-            scores[kind].append(float(np.mean([kernel_score(s, w, target) for s, w in weighted])))
-            crps[kind].append(
-                float(np.mean([held_out_crps(s, w, target, scale) for s, w in weighted]))
-            )
+        weights = [split.weights(10**exponent) for split in splits]
+        for kind, found in scorers.items():
+            pairs = list(zip(found, weights, strict=True))
+            scores[kind].append(float(np.mean([s.kernel_score(w) for s, w in pairs])))
+            crps[kind].append(float(np.mean([s.crps(w) for s, w in pairs])))
     at = {kind: int(np.argmin(scores[kind])) for kind in targets}
     best = {kind: crps[kind][at[kind]] for kind in targets}
     anchor = min(best, key=lambda kind: best[kind])
     exponent = float(grid[at[anchor]])
     if isinstance(lam, str):
-        exponent = _refine(exponent, splits, targets[anchor])
+        exponent = _refine(exponent, splits, scorers[anchor])
     return Selection(
-        10**exponent,
-        anchor,
-        {kind: float(value) for kind, value in best.items()},
-        {kind: tuple(float(s) for s in values) for kind, values in scores.items()},
+        10**exponent, anchor, best, {kind: tuple(values) for kind, values in scores.items()}
     )
 
 
-def _refine(exponent: float, splits: list[Split], target: Target) -> float:
+def _refine(exponent: float, splits: list[Split], scorers: list[Scorer]) -> float:
     """Bounded Brent search within one step of the grid."""
     step = GRID[1] - GRID[0]
 
     def score(candidate: float) -> float:
-        weighted = [(split, split.weights(10**candidate)) for split in splits]
-        return float(np.mean([kernel_score(s, w, target) for s, w in weighted]))
+        weighted = zip(scorers, splits, strict=True)
+        return float(
+            np.mean([s.kernel_score(split.weights(10**candidate)) for s, split in weighted])
+        )
 
     found = optimize.minimize_scalar(
         score,
