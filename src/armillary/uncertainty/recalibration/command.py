@@ -48,7 +48,7 @@ def fit(
     y: Outcome,
     dist: Dist,
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model goes (.npz).")],
-    anchor: Annotated[str, typer.Option(help="auto, y, residual or scaled.")] = "auto",
+    anchor: Annotated[str, typer.Option(help="auto, y or residual.")] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the folds.")] = 0,
     skip_bad_rows: Skip = False,
 ) -> None:
@@ -187,7 +187,7 @@ def _pairs(
             f"--y {y!r}: no such column; the table has {', '.join(map(str, frame.columns[:12]))}"
         )
     numbers = layout.numbers(frame)
-    outcomes = pd.to_numeric(frame[y], errors="coerce").to_numpy(dtype=float)
+    outcomes = np.asarray(pd.to_numeric(frame[y], errors="coerce"), dtype=float)
     usable = layout.usable(numbers) & np.isfinite(outcomes)
     kept = _usable(layout, np.column_stack([numbers, outcomes]), usable, skip)
     return numbers[kept], outcomes[kept], kept

@@ -150,34 +150,17 @@ class WeightedSamples(Predictive):
     """
 
     def __init__(self, values: ArrayLike, weights: ArrayLike | None = None) -> None:
-        values = np.asarray(values, dtype=float)
-        if values.ndim not in (1, 2) or values.size == 0:
-            raise ValueError(f"values has shape {values.shape}: give (n, m) or, shared, (m,)")
-        if weights is not None:
-            weights = np.asarray(weights, dtype=float)
-        shared = values.ndim == 1
-        if shared and (weights is None or weights.ndim != 2):
-            raise ValueError("values of shape (m,) are shared by all rows: give weights (n, m)")
-        if weights is not None and weights.shape[-1] != values.shape[-1]:
-            raise ValueError(f"weights {weights.shape} do not fit values {values.shape}")
-        if not shared and weights is not None and weights.ndim == 2 and len(weights) != len(values):
-            raise ValueError(f"weights {weights.shape} do not fit values {values.shape}")
-        _first_bad_row(values if not shared else values[None], "values")
-        order = np.argsort(values, axis=-1, kind="stable")
-        self.values: Floats = np.take_along_axis(values, order, axis=-1)
+        atoms: Floats = np.asarray(values, dtype=float)
+        if atoms.ndim not in (1, 2) or atoms.size == 0:
+            raise ValueError(f"values has shape {atoms.shape}: give (n, m) or, shared, (m,)")
+        _first_bad_row(np.atleast_2d(atoms), "values")
+        order = np.argsort(atoms, axis=-1, kind="stable")
+        self.values: Floats = np.take_along_axis(atoms, order, axis=-1)
         self.weights: Floats | None = None
         if weights is not None:
-            _first_bad_row(np.atleast_2d(weights), "weights")
-            total = weights.sum(axis=-1, keepdims=True)
-            if (weights < 0).any() or (total <= 0).any():
-                raise ValueError("weights must be >= 0 with a positive sum in every row")
-            weights = weights / total
-            if shared:
-                self.weights = weights[:, order]
-            elif weights.ndim == 1:
-                self.weights = weights[order]
-            else:
-                self.weights = np.take_along_axis(weights, order, axis=-1)
+            self.weights = _sorted_weights(np.asarray(weights, dtype=float), atoms, order)
+        elif atoms.ndim == 1:
+            raise ValueError("values of shape (m,) are shared by all rows: give weights (n, m)")
 
     @property
     def shared(self) -> bool:
@@ -292,6 +275,25 @@ class WeightedSamples(Predictive):
         return {"values": self.values, **weights}
 
 
+def _sorted_weights(weights: Floats, atoms: Floats, order: NDArray[np.intp]) -> Floats:
+    """Normalised weights in the order of the sorted atoms."""
+    fits = weights.ndim in (1, 2) and weights.shape[-1] == atoms.shape[-1]
+    if atoms.ndim == 2 and weights.ndim == 2:
+        fits = weights.shape == atoms.shape
+    elif atoms.ndim == 1:
+        fits = fits and weights.ndim == 2
+    if not fits:
+        raise ValueError(f"weights {weights.shape} do not fit values {atoms.shape}")
+    _first_bad_row(np.atleast_2d(weights), "weights")
+    total = weights.sum(axis=-1, keepdims=True)
+    if (weights < 0).any() or (total <= 0).any():
+        raise ValueError("weights must be >= 0 with a positive sum in every row")
+    weights = weights / total
+    if atoms.ndim == 1:
+        return weights[:, order]
+    return np.take_along_axis(np.broadcast_to(weights, atoms.shape), order, axis=-1)
+
+
 class SupportWeights(WeightedSamples):
     """Rows that weigh one shared support, as a random forest weighs its training outcomes.
 
@@ -400,7 +402,7 @@ class GaussianMixture(Predictive):
         rows = max(1, CHUNK // (len(knots) * self.mu.shape[1]))
         pieces = []
         for start in range(0, len(self), rows):
-            part = self[start : start + rows]
+            part = self._pick(slice(start, start + rows))
             z, deviation = part._standardised(knots)
             h = deviation * (z * special.ndtr(z) + _density(z))
             pieces.append(np.einsum("nc,nck->nk", part.pi, np.maximum(h, 0)))
@@ -517,16 +519,17 @@ def _read(predictions: Any, n: int | None) -> Predictive:
         return normal(mean, std)
     kind = type(predictions).__module__.split(".")[0]
     levels = (np.arange(200) + 0.5) / 200
+    law: Any = predictions
     if kind == "skpro":
-        if type(predictions).__name__ == "Normal":
+        if type(law).__name__ == "Normal":
             return normal(
-                np.asarray(predictions.mean(), dtype=float).ravel(),
-                np.sqrt(np.asarray(predictions.var(), dtype=float)).ravel(),
+                np.asarray(law.mean(), dtype=float).ravel(),
+                np.sqrt(np.asarray(law.var(), dtype=float)).ravel(),
             )
-        columns = [np.asarray(predictions.ppf(level), dtype=float).ravel() for level in levels]
+        columns = [np.asarray(law.ppf(level), dtype=float).ravel() for level in levels]
         return Quantiles(levels, np.stack(columns, axis=1))
-    if kind == "scipy" and hasattr(predictions, "ppf"):
-        values = np.atleast_1d(predictions.ppf(levels[:, None])).T
+    if kind == "scipy" and hasattr(law, "ppf"):
+        values = np.atleast_1d(law.ppf(levels[:, None])).T
         return Quantiles(levels, values)
     return _samples(predictions, n)
 

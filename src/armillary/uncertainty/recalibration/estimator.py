@@ -44,7 +44,7 @@ from armillary.uncertainty.recalibration.energy import (
     place_knots,
 )
 
-ANCHORS = ("y", "residual", "scaled")
+ANCHORS = ("y", "residual")
 MINIMUM_ROWS = 20
 EXACT_ROWS = 300
 EXACT_COMPONENTS = 4
@@ -71,8 +71,7 @@ class Outcomes:
     """Calibration outcomes of one anchor, sorted, and how they return to units of y.
 
     Attributes:
-        kind: ``y`` (the outcome itself), ``residual`` (y - median of P) or ``scaled`` (the
-            residual in standard deviations of P).
+        kind: ``y`` (the outcome itself) or ``residual`` (y - median of P).
         values: (n,) sorted.
         order: (n,) the calibration row of each.
         theta: bandwidth of the outcome kernel.
@@ -84,15 +83,10 @@ class Outcomes:
     theta: float
 
     @classmethod
-    def anchored(cls, kind: str, y: Floats, centre: Floats, scale: Floats) -> Outcomes:
-        located = {"y": y, "residual": y - centre, "scaled": (y - centre) / scale}[kind]
+    def anchored(cls, kind: str, y: Floats, centre: Floats) -> Outcomes:
+        located = y - centre if kind == "residual" else y
         order = np.argsort(located, kind="stable")
         return cls(kind, located[order], order, outcome_bandwidth(located))
-
-    def place(self, centre: Floats, scale: Floats) -> tuple[Floats, Floats]:
-        """(t,) shifts and scales that take the values to the rows of new predictions."""
-        zero, one = np.zeros(len(centre)), np.ones(len(centre))
-        return {"y": (zero, one), "residual": (centre, one), "scaled": (centre, scale)}[self.kind]
 
 
 class KernelRecalibrator(BaseEstimator):
@@ -109,8 +103,7 @@ class KernelRecalibrator(BaseEstimator):
     Args:
         anchor: what the weights are put on. ``"y"``: calibration outcomes (the paper).
             ``"residual"``: residuals from the median of P, moved to the median of the new P.
-            ``"scaled"``: residuals in standard deviations of P. ``"auto"``: the one of least
-            held-out CRPS.
+            ``"auto"``: the one of least held-out CRPS.
         kernel: ``"laplace"``, exp(-d/theta) with d the square root of the energy distance.
         lam: ridge > 0 (multiplied by n in the solve), ``"loo"`` (chosen by leave-one-out kernel
             score, in closed form) or ``"cv"`` (by folds, as in the paper).
@@ -127,8 +120,7 @@ class KernelRecalibrator(BaseEstimator):
         theta_: bandwidth of the kernel on distributions, in square roots of units of standardised
             y.
         anchor_: the anchor in use.
-        weights_support_: (n,) outcomes (y), residuals or scaled residuals that carry the weights,
-            sorted, in units of y (scaled: in standard deviations).
+        weights_support_: (n,) outcomes or residuals that carry the weights, sorted, in units of y.
         rank_: landmarks of the Nystrom approximation, or n.
         selection_: the scores that chose ``lam_`` and ``anchor_``, or None.
 
@@ -191,7 +183,6 @@ class KernelRecalibrator(BaseEstimator):
         _warn_of_leak(p, y, train_index, calibration_index)
         self.n_calibration_ = n
         self.location_, self.scale_ = float(y.mean()), float(y.std()) or 1.0
-        self.least_spread_ = max(1e-3 * float(np.median(p.std())) / self.scale_, 1e-9)
         self.selection_ = None
         self._place(p)
         reference = np.arange(n) if landmarks is None else self._choose_landmarks(landmarks)
@@ -199,13 +190,11 @@ class KernelRecalibrator(BaseEstimator):
         self.rank_ = len(reference)
         within = self._squared(self._reference)
         self.theta_ = median_heuristic(within if landmarks is None else self._subset_square(p))
-        centre, scale = self._centre(p), self._spread(p)
-        self._all = {
-            kind: Outcomes.anchored(kind, self._standard(y), centre, scale) for kind in ANCHORS
-        }
+        centre = self._centre(p)
+        self._all = {kind: Outcomes.anchored(kind, self._standard(y), centre) for kind in ANCHORS}
         if self.theta_ == 0:
             return self._fit_marginal()
-        self._select(p, scale, within if landmarks is None else None)
+        self._select(p, within if landmarks is None else None)
         self._factorise(p, within, landmarks is not None)
         return self
 
@@ -247,10 +236,6 @@ class KernelRecalibrator(BaseEstimator):
     def _centre(self, p: Predictive) -> Floats:
         """(n,) medians of P, in standardised units."""
         return self._standard(p.median())
-
-    def _spread(self, p: Predictive) -> Floats:
-        """(n,) standard deviations of P in standardised units, away from zero."""
-        return np.maximum(p.std() / self.scale_, self.least_spread_)
 
     def _place(self, p: Predictive) -> None:
         """Decide between exact distances and the embedding, and embed the calibration rows."""
@@ -308,7 +293,7 @@ class KernelRecalibrator(BaseEstimator):
         backend = Backend(self.device)
         return backend.take(squared_distances(part, part, backend))
 
-    def _select(self, p: Predictive, scale: Floats, within: Floats | None) -> None:
+    def _select(self, p: Predictive, within: Floats | None) -> None:
         """Choose the ridge and the anchor, unless both are given."""
         anchors = ANCHORS if self.anchor == "auto" else (self.anchor,)
         if isinstance(self.lam, (int, float)) and len(anchors) == 1:
@@ -321,7 +306,6 @@ class KernelRecalibrator(BaseEstimator):
         chosen = selection.select(
             gram,
             {kind: _rows_of(self._all[kind], rows) for kind in anchors},
-            scale[rows],
             lam=self.lam,
             folds=self.cv,
             seed=self.random_state,
@@ -353,11 +337,8 @@ class KernelRecalibrator(BaseEstimator):
 
     def _set_outcomes(self, outcomes: Outcomes) -> None:
         self._outcomes, values = outcomes, outcomes.values
-        self.weights_support_ = {
-            "y": self.location_ + self.scale_ * values,
-            "residual": self.scale_ * values,
-            "scaled": values,
-        }[self.anchor_]
+        shift = self.location_ if self.anchor_ == "y" else 0.0
+        self.weights_support_ = shift + self.scale_ * values
 
     def _fit_marginal(self) -> KernelRecalibrator:
         warnings.warn(
@@ -405,12 +386,9 @@ class KernelRecalibrator(BaseEstimator):
 
     def _recalibrate(self, p: Predictive) -> tuple[WeightedSamples, NDArray[np.bool_]]:
         weights, far = self._weights(p)
-        values = self._outcomes.values
-        if self.anchor_ == "y":
-            atoms = self.location_ + self.scale_ * values
-        else:
-            shift, stretch = self._outcomes.place(self._centre(p), self._spread(p))
-            atoms = self.location_ + self.scale_ * (shift[:, None] + stretch[:, None] * values)
+        atoms = self.weights_support_
+        if self.anchor_ == "residual":
+            atoms = p.median()[:, None] + atoms
         return WeightedSamples(atoms, weights), far
 
     def predict(self, P: Any) -> WeightedSamples:

@@ -179,12 +179,14 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             predictions, held = self._hold_out(X, outcomes)
         else:
             predictions, held = self._cross_fit(X, outcomes)
-        recalibrator = self.recalibrator or KernelRecalibrator(random_state=self.random_state)
-        self.recalibrator_ = clone(recalibrator).fit(predictions, outcomes[held])
+        recalibrator: Any = self.recalibrator or KernelRecalibrator(random_state=self.random_state)
+        fresh: Any = clone(recalibrator)
+        self.recalibrator_: KernelRecalibrator = fresh.fit(predictions, outcomes[held])
         return self
 
     def _trained(self, X: Any, y: Floats, rows: NDArray[np.intp]) -> Any:
-        return clone(self.estimator).fit(_safe_indexing(X, rows), y[rows])
+        model: Any = clone(self.estimator)
+        return model.fit(_safe_indexing(X, rows), y[rows])
 
     def _hold_out(self, X: Any, y: Floats) -> tuple[Predictive, NDArray[np.intp]]:
         if not 0 < self.test_size < 1:

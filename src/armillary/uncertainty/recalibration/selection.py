@@ -5,7 +5,7 @@ weights w. Each fold's Gram matrix is decomposed once, then a ridge costs one ma
 Leave-one-out needs no refit: with A = (K + lam n I)^-1, the weights for row i learnt without it are
 -A[:, i] / A[i, i] off the diagonal.
 
-The anchor minimises the held-out CRPS in units of y, so that all anchors stand on one scale.
+The anchor minimises the held-out CRPS, which is in units of y for all of them.
 """
 
 from __future__ import annotations
@@ -120,22 +120,19 @@ class Scorer:
     atoms: Floats
     gaps: Floats  # (train, held) |atom - outcome|
     alike: Floats  # (train, held) outcome kernel
-    stretch: Floats  # (held,) units of y a unit of the target
 
     @classmethod
-    def of(cls, split: Split, target: Target, scale: Floats) -> Scorer:
+    def of(cls, split: Split, target: Target) -> Scorer:
         """Prepare the scores of one split.
 
         Args:
             split: which rows train and which are held out.
             target: the outcomes of an anchor.
-            scale: (n,) spreads of the predictions, standardised.
         """
         train, held = target.values[split.train], target.values[split.held]
         order = np.argsort(train, kind="stable")
         gaps = np.abs(train[order][:, None] - held)
-        stretch = scale[split.held] if target.kind == "scaled" else np.ones(len(held))
-        return cls(target, order, train[order], gaps, np.exp(-gaps / target.theta), stretch)
+        return cls(target, order, train[order], gaps, np.exp(-gaps / target.theta))
 
     def kernel_score(self, weights: Floats) -> float:
         """Mean of 1 + w'Lw - 2 w'l(., y): the squared MMD to a point mass at y."""
@@ -149,13 +146,12 @@ class Scorer:
         mass = np.cumsum(w, axis=0)[:-1]
         spread = np.diff(self.atoms) @ (mass * (1 - mass))
         to_outcome = np.einsum("nt,nt->t", w, self.gaps)
-        return float(np.mean((to_outcome - spread) * self.stretch))
+        return float(np.mean(to_outcome - spread))
 
 
 def select(
     gram: Floats,
     targets: Mapping[str, Target],
-    scale: Floats,
     *,
     lam: float | str,
     folds: int,
@@ -167,7 +163,6 @@ def select(
     Args:
         gram: (n, n) kernel between calibration predictions.
         targets: the anchors to choose from.
-        scale: (n,) spreads of the predictions, standardised.
         lam: ``"cv"``, ``"loo"``, or a number that is kept (its anchors are compared by folds).
         folds: folds of ``"cv"``.
         seed: draws the folds or the rows held out.
@@ -179,8 +174,7 @@ def select(
         splits = list(fold_splits(gram, folds, seed, backend))
     grid = GRID if isinstance(lam, str) else np.array([np.log10(lam)])
     scorers = {
-        kind: [Scorer.of(split, target, scale) for split in splits]
-        for kind, target in targets.items()
+        kind: [Scorer.of(split, target) for split in splits] for kind, target in targets.items()
     }
     scores: dict[str, list[float]] = {kind: [] for kind in targets}
     crps: dict[str, list[float]] = {kind: [] for kind in targets}

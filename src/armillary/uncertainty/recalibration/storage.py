@@ -19,7 +19,7 @@ from armillary.uncertainty.recalibration.estimator import KernelRecalibrator, Ou
 
 FORMAT = "armillary.recalibration/1"
 _NUMBERS = (
-    "n_calibration_", "location_", "scale_", "least_spread_", "rank_", "theta_", "lam_",
+    "n_calibration_", "location_", "scale_", "rank_", "theta_", "lam_",
 )  # fmt: skip
 
 

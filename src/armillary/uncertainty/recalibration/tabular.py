@@ -107,7 +107,7 @@ class Layout:
         """(n,) whether a row describes a distribution."""
         fine = np.isfinite(numbers).all(axis=1)
         if self.kind == "normal":
-            fine &= numbers[:, 1] > 0
+            fine = np.logical_and(fine, numbers[:, 1] > 0)
         return fine
 
 
