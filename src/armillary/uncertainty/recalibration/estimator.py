@@ -195,7 +195,7 @@ class KernelRecalibrator(BaseEstimator):
         if self.theta_ == 0:
             return self._fit_marginal()
         self._select(p, within if landmarks is None else None)
-        self._factorise(p, within, landmarks is not None)
+        self._factorise(within, landmarks is not None)
         return self
 
     def _check_parameters(self) -> None:
@@ -313,22 +313,31 @@ class KernelRecalibrator(BaseEstimator):
         )
         self.selection_, self.lam_, self.anchor_ = chosen, chosen.lam, chosen.anchor
 
-    def _factorise(self, p: Predictive, within: Floats, landmarks: bool) -> None:
-        backend = Backend(self.device)
-        n = self.n_calibration_
-        gram = laplace_kernel(backend.put(within), self.theta_, backend)
-        eye = backend.put(np.eye(len(within)))
+    def _factorise(self, within: Floats, landmarks: bool) -> None:
         self._map = None
         if landmarks:
-            assert self._embedded is not None
-            square = self._squared(self._embedded)
-            cross = laplace_kernel(backend.put(square), self.theta_, backend)
-            jitter = 1e-10 * len(within)
-            self._factor = backend.factor(cross @ cross.T + (self.lam_ * n) * gram + jitter * eye)
-            self._map = backend.take(cross.T)[self._all[self.anchor_].order]
+            self._factorise_landmarks(within)
         else:
-            self._factor = backend.factor(gram + (self.lam_ * n) * eye)
+            self._factor = self._dense_factor(within)
         self._finish()
+
+    def _dense_factor(self, within: Floats) -> Any:
+        """Cholesky factor of K + lam n I."""
+        backend = Backend(self.device)
+        gram = laplace_kernel(backend.put(within), self.theta_, backend)
+        return backend.factor(gram + (self.lam_ * len(within)) * backend.put(np.eye(len(within))))
+
+    def _factorise_landmarks(self, within: Floats) -> None:
+        """With m landmarks the weights are K_nm (K_mn K_nm + lam n K_mm)^-1 k_m(P)."""
+        assert self._embedded is not None
+        backend = Backend(self.device)
+        gram = laplace_kernel(backend.put(within), self.theta_, backend)
+        square = backend.put(self._squared(self._embedded))
+        cross = laplace_kernel(square, self.theta_, backend)
+        jitter = 1e-10 * len(within) * backend.put(np.eye(len(within)))
+        ridge = self.lam_ * self.n_calibration_
+        self._factor = backend.factor(cross @ cross.T + ridge * gram + jitter)
+        self._map = backend.take(cross.T)[self._all[self.anchor_].order]
 
     def _finish(self) -> None:
         self._set_outcomes(self._all[self.anchor_])

@@ -52,10 +52,9 @@ def save(
     reference = model._reference
     parts = vars(reference) if isinstance(reference, Embedded) else reference.arrays()
     arrays |= {f"reference.{name}": part for name, part in parts.items()}
-    if model._factor is not None:
+    if model._map is not None:  # the dense factor is made anew from the reference rows
         factor = model._factor[0] if isinstance(model._factor, tuple) else model._factor
         arrays["factor"] = np.tril(Backend(model.device).take(factor))
-    if model._map is not None:
         arrays["map"] = model._map
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
@@ -99,12 +98,12 @@ def load(path: str | os.PathLike[str]) -> KernelRecalibrator:
     }
     embedded = header["reference"] == "Embedded"
     model._reference = Embedded(**parts) if embedded else Predictive.from_arrays(parts)
-    backend = Backend(model.device)
-    model._factor = None
+    model._factor, model._map = None, arrays.get("map")
     if "factor" in arrays:
-        factor = backend.put(arrays["factor"])
+        factor = Backend(model.device).put(arrays["factor"])
         model._factor = (factor, True) if model.device is None else factor
-    model._map = arrays.get("map")
+    elif model.theta_ > 0:
+        model._factor = model._dense_factor(model._squared(model._reference))
     outcomes = Outcomes(model.anchor_, arrays["outcomes"], arrays["order"], header["outcome_theta"])
     model._set_outcomes(outcomes)
     return model
