@@ -70,7 +70,7 @@ def test_bandwidths_leave_ties_out():
     assert median_heuristic(square) == 2.5
     assert median_heuristic(np.zeros((3, 3))) == 0
     assert outcome_bandwidth(np.array([0.0, 1, 3])) == 2
-    assert outcome_bandwidth(np.array([0.0, 0, 0, 2])) == 2
+    assert outcome_bandwidth(np.array([0.0, 0, 0, 0, 2])) == 2
     assert outcome_bandwidth(np.zeros(4)) == 1
 
 

@@ -105,10 +105,10 @@ class Layout:
 
     def usable(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
         """(n,) whether a row describes a distribution."""
-        fine = np.isfinite(numbers).all(axis=1)
+        fine = np.isfinite(numbers)
         if self.kind == "normal":
-            fine = np.logical_and(fine, numbers[:, 1] > 0)
-        return fine
+            fine[:, 1] &= numbers[:, 1] > 0
+        return fine.all(axis=1)
 
 
 def _level_of(column: str) -> tuple[float, str]:
