@@ -36,3 +36,9 @@ def calibration() -> Problem:
 @pytest.fixture(scope="session")
 def held_out() -> Problem:
     return draw(400, 2)
+
+
+@pytest.fixture(scope="session")
+def many() -> Problem:
+    """More rows than the dense solve takes by itself."""
+    return draw(4100, 5)

@@ -141,6 +141,15 @@ def test_landmarks_approach_the_dense_solution(calibration, held_out):
     assert errors[2] < 0.02
 
 
+@pytest.mark.slow
+def test_large_sets_go_through_landmarks_by_themselves(many, held_out):
+    model = fitted(many)
+    assert model.rank_ == 1000
+    dense = fitted(many, nystroem=None, lam=model.lam_, anchor=model.anchor_)
+    found, expected = (m.crps(held_out.pair, held_out.y).mean() for m in (model, dense))
+    assert found == pytest.approx(expected, rel=0.01)
+
+
 def test_exact_distances_and_the_embedding_agree(calibration, held_out):
     samples = normal(*calibration.pair).sample(60, seed=0)
     new = normal(*held_out.pair).sample(60, seed=1)

@@ -108,7 +108,7 @@ class Layout:
         fine = np.isfinite(numbers)
         if self.kind == "normal":
             fine[:, 1] &= numbers[:, 1] > 0
-        return fine.all(axis=1)
+        return fine.sum(axis=1) == fine.shape[1]
 
 
 def _level_of(column: str) -> tuple[float, str]:
