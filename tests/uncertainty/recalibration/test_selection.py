@@ -77,7 +77,11 @@ def test_the_ridge_is_at_least_as_good_as_the_grid():
     target = Target("y", y, 1.0)
     chosen = selection.select(gram, {"y": target}, lam="loo", folds=5, seed=0, backend=NUMPY)
     split = selection.loo_split(gram, 0, NUMPY)
-    reached = Scorer.of(split, target).kernel_score(split.weights(chosen.lam))
+    reached = Scorer.of(split, target).crps(split.weights(chosen.lam))
+    assert reached <= min(chosen.scores["y"]) + 1e-12
+    chosen = selection.select(gram, {"y": target}, lam="cv", folds=5, seed=0, backend=NUMPY)
+    splits = list(selection.fold_splits(gram, 5, 0, NUMPY))
+    reached = np.mean([Scorer.of(s, target).kernel_score(s.weights(chosen.lam)) for s in splits])
     assert reached <= min(chosen.scores["y"]) + 1e-12
 
 

@@ -2,8 +2,9 @@
 
 The paper's estimator: a Laplace kernel on the energy distance between predictive distributions, a
 conditional mean embedding with ridge lam * n, each weight vector projected on the simplex, and lam
-chosen by cross-validated kernel score. Ours: outcomes may be anchored at the prediction, and large
-sets go through a Nystrom approximation.
+chosen by cross-validated kernel score. Ours: the ridge is chosen by leave-one-out CRPS unless asked
+otherwise, outcomes may be anchored at the prediction, and large sets go through a Nystrom
+approximation.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ class KernelRecalibrator(BaseEstimator):
             ``"residual"``: residuals from the median of P, moved to the median of the new P.
             ``"auto"``: the one of least held-out CRPS.
         kernel: ``"laplace"``, exp(-d/theta) with d the square root of the energy distance.
-        lam: ridge > 0 (multiplied by n in the solve), ``"loo"`` (chosen by leave-one-out kernel
-            score, in closed form) or ``"cv"`` (by folds, as in the paper).
+        lam: ridge > 0 (multiplied by n in the solve), ``"loo"`` (of least leave-one-out CRPS,
+            in closed form) or ``"cv"`` (of least kernel score over folds, as in the paper).
         n_knots: knots of the embedding >= 8; None: exact distances; ``"auto"``: exact up to 300
             rows, else 513.
         nystroem: ``"auto"`` (1000 landmarks above 4000 rows), a number of landmarks, or None (dense

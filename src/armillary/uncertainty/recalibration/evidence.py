@@ -231,7 +231,7 @@ HEADLINE = Experiment(
         Claim(
             id="calibrated-given-the-prediction",
             statement="The kernel calibration error is at most 0.4 of PIT's and 0.6 of Mondrian's; "
-            "a test rejects at most 25 % of splits where it rejects at least 80 % of PIT's.",
+            "a test on 300 rows rejects at most 25 % of splits where it rejects 80 % of PIT's.",
             paper=_PAPER_CALIBRATION,
             conditions=(
                 Condition(

@@ -1,17 +1,18 @@
 """Choosing the ridge and the anchor from the calibration rows alone.
 
-The ridge minimises the mean kernel score 1 + w'Lw - 2 w'l(., y) of held-out rows with projected
-weights w. Each fold's Gram matrix is decomposed once, then a ridge costs one matrix product.
-Leave-one-out needs no refit: with A = (K + lam n I)^-1, the weights for row i learnt without it are
--A[:, i] / A[i, i] off the diagonal.
+Each split's Gram matrix is decomposed once, then a ridge costs one matrix product. Leave-one-out
+needs no refit: with A = (K + lam n I)^-1, the weights for row i learnt without it are
+-A[:, i] / A[i, i] off the diagonal. Weights are projected before they are scored.
 
-The anchor minimises the held-out CRPS, which is in units of y for all of them.
+By folds the ridge minimises the mean kernel score 1 + w'Lw - 2 w'l(., y) of held-out rows, as in
+the paper; leave-one-out minimises their CRPS. The anchor always minimises the held-out CRPS, which
+is in units of y for all of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,8 @@ class Selection:
         lam: the ridge.
         anchor: the anchor.
         crps: held-out CRPS of each anchor at its own ridge, in standard deviations of y.
-        scores: held-out kernel score of each anchor at each ridge of the grid.
+        scores: what the ridge minimised, for each anchor at each ridge of the grid: held-out CRPS
+            (leave-one-out) or kernel score (folds).
     """
 
     lam: float
@@ -168,7 +170,8 @@ def select(
         seed: draws the folds or the rows held out.
         backend: where the linear algebra runs.
     """
-    if lam == "loo":
+    by_crps = lam == "loo"
+    if by_crps:
         splits = [loo_split(gram, seed, backend)]
     else:
         splits = list(fold_splits(gram, folds, seed, backend))
@@ -181,29 +184,32 @@ def select(
     for exponent in grid:
         weights = [split.weights(10**exponent) for split in splits]
         for kind, found in scorers.items():
-            pairs = list(zip(found, weights, strict=True))
-            scores[kind].append(float(np.mean([s.kernel_score(w) for s, w in pairs])))
-            crps[kind].append(float(np.mean([s.crps(w) for s, w in pairs])))
+            scores[kind].append(_mean_score(found, weights, by_crps))
+            crps[kind].append(_mean_score(found, weights, True))
     at = {kind: int(np.argmin(scores[kind])) for kind in targets}
     best = {kind: crps[kind][at[kind]] for kind in targets}
     anchor = min(best, key=lambda kind: best[kind])
     exponent = float(grid[at[anchor]])
     if isinstance(lam, str):
-        exponent = _refine(exponent, splits, scorers[anchor])
+        exponent = _refine(exponent, splits, scorers[anchor], by_crps)
     return Selection(
         10**exponent, anchor, best, {kind: tuple(values) for kind, values in scores.items()}
     )
 
 
-def _refine(exponent: float, splits: list[Split], scorers: list[Scorer]) -> float:
+def _mean_score(scorers: Sequence[Scorer], weights: Sequence[Floats], by_crps: bool) -> float:
+    pairs = zip(scorers, weights, strict=True)
+    return float(np.mean([s.crps(w) if by_crps else s.kernel_score(w) for s, w in pairs]))
+
+
+def _refine(
+    exponent: float, splits: Sequence[Split], scorers: Sequence[Scorer], by_crps: bool
+) -> float:
     """Bounded Brent search within one step of the grid."""
     step = GRID[1] - GRID[0]
 
     def score(candidate: float) -> float:
-        weighted = zip(scorers, splits, strict=True)
-        return float(
-            np.mean([s.kernel_score(split.weights(10**candidate)) for s, split in weighted])
-        )
+        return _mean_score(scorers, [split.weights(10**candidate) for split in splits], by_crps)
 
     found = optimize.minimize_scalar(
         score,
