@@ -9,8 +9,15 @@ pytest.importorskip("crepes")
 
 from armillary.evidence.shapes import Case, Cell, Row
 from armillary.evidence.table import Table
-from armillary.uncertainty.recalibration import evidence
-from armillary.uncertainty.recalibration.evidence_data import LARGE, SMALL, enough, real_case, split
+from armillary.uncertainty.recalibration import evidence, evidence_time
+from armillary.uncertainty.recalibration.evidence_data import (
+    LARGE,
+    SMALL,
+    enough,
+    real_case,
+    split,
+    two_samples,
+)
 
 
 def table(cells: dict[tuple[str, int], dict[str, dict[str, float]]], x=None) -> Table:
@@ -70,13 +77,13 @@ def test_claims_speak_of_large_sets_and_small_ones_are_there():
 
 
 def test_double_sums_take_the_time_of_all_pairs_from_some():
-    samples = evidence.two_samples(300, 50, 0)
+    samples = two_samples(300, 50, 0)
     cell = Cell(Case("m=50"), 0, "full")
-    seconds = evidence.double_sums(samples, cell)["seconds"]
+    seconds = evidence_time.double_sums(samples, cell)["seconds"]
     assert seconds > 0
     # The merge and the double sums see the same distances on a small set.
     part = samples[:5]
-    exact = evidence.merged(part, cell)["checksum"]
+    exact = evidence_time.merged(part, cell)["checksum"]
     x = part.values
     gaps = np.abs(x[:, None, :, None] - x[None, :, None, :]).mean(axis=(2, 3))
     own = np.diag(gaps)

@@ -136,8 +136,7 @@ def netcal_isotonic(p: Predictive, y: Floats, new: Predictive, seed: int) -> Pre
 def gaussian_process(kind: str) -> Peer:
     """netcal GPBeta, GPNormal or GPCauchy at their own defaults, on standardised outcomes.
 
-    They take means and standard deviations as a pair of (n,) float64 arrays; a list or float32 is
-    what ends in their TypeError.
+    They take means and standard deviations as a pair of numpy arrays; plain lists fail in them.
     """
 
     def run(p: Predictive, y: Floats, new: Predictive, seed: int) -> Predictive:
