@@ -107,12 +107,13 @@ def apply(
     columns["extrapolated"] = np.full(len(frame), np.nan)
     _refuse_existing(frame, list(columns))
     if kept.any():
-        p = layout.predictive(numbers[kept])
-        found = recalibrator.predict_quantiles(p, levels)
-        columns["recal_mean"][kept] = recalibrator.predict_mean(p)
-        for j, level in enumerate(levels):
-            columns[f"recal_q{level:g}"][kept] = found[:, j]
-        columns["extrapolated"][kept] = recalibrator.extrapolated(p)
+        blocks = [
+            np.column_stack([law.mean(), law.quantile(levels), far])
+            for law, far in recalibrator.blocks(layout.predictive(numbers[kept]))
+        ]
+        found = np.concatenate(blocks).T
+        for column, values in zip(columns.values(), found, strict=True):
+            column[kept] = values
     far = int(np.nansum(columns["extrapolated"]))
     write_table(_with_columns(frame, columns), out)
     output.console().print(f"{int(kept.sum())} of {len(frame)} rows recalibrated -> {out}")

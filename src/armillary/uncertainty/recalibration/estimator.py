@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -388,7 +389,13 @@ class KernelRecalibrator(BaseEstimator):
         solved, far = self._solved(p)
         return backend.take(project_on_simplex(backend.put(solved), backend)).T, far
 
-    def _blocks(self, P: Any) -> Any:
+    def blocks(self, P: Any) -> Iterator[tuple[WeightedSamples, NDArray[np.bool_]]]:
+        """Recalibrate at most 512 rows at a time, so that dense weights never fill the memory.
+
+        Yields:
+            The recalibrated distributions of a block, and whether each of its rows is unlike all
+            calibration rows (see `extrapolated`).
+        """
         check_is_fitted(self, "lam_")
         p = as_predictive(P)
         for start in range(0, len(p), ROWS_AT_ONCE):
@@ -407,7 +414,7 @@ class KernelRecalibrator(BaseEstimator):
         The weights are dense, (t, n): for many rows use `predict_quantiles`, `predict_interval` or
         `crps`, which work in blocks.
         """
-        parts = [recalibrated for recalibrated, _ in self._blocks(P)]
+        parts = [recalibrated for recalibrated, _ in self.blocks(P)]
         weights = np.concatenate([part.weights for part in parts])
         shared = parts[0].shared
         values = parts[0].values if shared else np.concatenate([part.values for part in parts])
@@ -415,15 +422,15 @@ class KernelRecalibrator(BaseEstimator):
 
     def predict_quantiles(self, P: Any, q: ArrayLike) -> Floats:
         """(t, L) quantiles at levels ``q`` in (0, 1); they never cross."""
-        return np.concatenate([part.quantile(q) for part, _ in self._blocks(P)])
+        return np.concatenate([part.quantile(q) for part, _ in self.blocks(P)])
 
     def predict_mean(self, P: Any) -> Floats:
         """(t,) means of the recalibrated distributions."""
-        return np.concatenate([part.mean() for part, _ in self._blocks(P)])
+        return np.concatenate([part.mean() for part, _ in self.blocks(P)])
 
     def predict_interval(self, P: Any, coverage: float = 0.9) -> Interval:
         """Central intervals of a nominal coverage in (0, 1)."""
-        ends = [part.interval(coverage) for part, _ in self._blocks(P)]
+        ends = [part.interval(coverage) for part, _ in self.blocks(P)]
         return Interval(
             np.concatenate([end.lower for end in ends]), np.concatenate([end.upper for end in ends])
         )
@@ -433,14 +440,14 @@ class KernelRecalibrator(BaseEstimator):
         y = _outcomes(y)
         p = as_predictive(P, len(y))
         found, at = [], 0
-        for part, _ in self._blocks(p):
+        for part, _ in self.blocks(p):
             found.append(part.crps(y[at : at + len(part)]))
             at += len(part)
         return np.concatenate(found)
 
     def extrapolated(self, P: Any) -> NDArray[np.bool_]:
         """(t,) rows unlike all calibration rows (largest kernel value below 0.05)."""
-        return np.concatenate([far for _, far in self._blocks(P)])
+        return np.concatenate([far for _, far in self.blocks(P)])
 
     # ---- files ---------------------------------------------------------------------------------
 
