@@ -306,7 +306,7 @@ GAUSSIAN_PROCESS = Experiment(
     cases={
         "smoke": [],
         "quick": [],
-        "full": [real_case("wage", "net", 2000)],
+        "full": [real_case("wage", "net", 1900)],
         "long": _cases(("wage", "cps1988"), _MODELS, 2000),
     },
     setup=split,
@@ -345,7 +345,7 @@ PARTS = Experiment(
     cases={
         "smoke": [synthetic_case(120)],
         "quick": [synthetic_case(600)],
-        "full": [synthetic_case(800), *_cases(("wage",), _TWO_MODELS, 2000)],
+        "full": [synthetic_case(800), real_case("wage", "forest", 2000)],
         "long": [synthetic_case(1000), *_cases(LARGE, _MODELS, 3000)],
     },
     setup=split,
