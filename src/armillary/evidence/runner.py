@@ -228,11 +228,19 @@ def experiments(method: Method) -> list[Experiment]:
 
     Raises:
         MissingExtra: the method's own packages are not installed.
+        ImportError: its evidence cannot be imported, whatever it raises.
         ValueError: two experiments, or two claims, share a name.
     """
     if missing := method.missing_modules():
         raise MissingExtra(method.card.slug, method.card.extra, missing[0])
-    found = list(importlib.import_module(method.evidence_module).EXPERIMENTS)
+    try:
+        found = list(importlib.import_module(method.evidence_module).EXPERIMENTS)
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split()) or "no message"
+        raise ImportError(
+            f"the evidence of {method.card.slug}, of the package {method.source}, cannot be "
+            f"imported: {type(error).__name__}: {text}"
+        ) from error
     for what, names in (
         ("experiments", [e.id for e in found]),
         ("claims", [c.id for e in found for c in e.claims]),

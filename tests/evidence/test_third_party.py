@@ -1,0 +1,143 @@
+"""A method of another package: found by its entry point, and harmless when it is broken."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CARD = """
+from armillary.catalog import Card, Paper
+CARD = Card("guest", "theory", "A guest", "What a lab keeps on the same axis.",
+            Paper("T", "A", "V"), ("better",))
+"""
+
+
+@pytest.fixture
+def lab(planted):
+    """A lab's package ``guest``, installed beside Armillary; runs the command line with it."""
+    package = planted.folder / planted.write(slug="guest")
+    (package / "card.py").write_text(CARD, "utf-8")
+    (package / "command.py").write_text(
+        "import typer\n"
+        "app = typer.Typer()\n"
+        "@app.command()\n"
+        "def greet(name: str) -> None:\n"
+        "    print(f'hello {name}')\n"
+    )
+
+    def go(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "armillary", *arguments],
+            env=planted.environment(), capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+
+    go.package = package
+    go.planted = planted
+    return go
+
+
+def slugs(lab) -> set[str]:
+    done = lab("list", "--json")
+    assert done.returncode == 0, done.stderr
+    return {record["slug"] for record in json.loads(done.stdout)}
+
+
+def test_it_is_listed_measured_compared_and_reported_like_any_other(lab, tmp_path):
+    store = str(lab.planted.store)
+    assert "guest" in slugs(lab)
+    assert "planted_guest" in lab("info", "guest").stdout
+    assert lab("guest", "you").stdout == "hello you\n"
+    done = lab("bench", "guest", "--store", store, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert (record["method"], record["verdict"]) == ("guest", "holds")
+    site = tmp_path / "site"
+    assert lab("report", "--store", store, "-o", str(site)).returncode == 0
+    index = (site / "index.html").read_text("utf-8")
+    assert "What a lab keeps on the same axis." in index + (
+        site / "methods" / "guest.html"
+    ).read_text("utf-8")
+    assert "guest.html" in index
+    assert "1 the same" in lab("compare", store, store).stderr
+
+
+#: How a package may be broken before it is a method, and what is said of it.
+BROKEN_CARDS = {
+    "import error": ("import no_such_module", "No module named 'no_such_module'"),
+    "no card": ("CART = 1", "has no attribute 'CARD'"),
+    "wrong card": ("CARD = {'slug': 'guest'}", "CARD is a dict, not a Card"),
+    "wrong arguments": ("from armillary.catalog import Card\nCARD = Card('guest')", "TypeError"),
+    "wrong slug": (CARD.replace('"guest"', '"Guest Method"'), "slug 'Guest Method'"),
+    "wrong field": (CARD.replace('"theory"', '"alchemy"'), "field 'alchemy'"),
+    "syntax": ("CARD = (", "SyntaxError"),
+    "ends the process": ("raise SystemExit(3)", "SystemExit"),
+    "taken": (CARD.replace('"guest"', '"second"'), "slug 'second' is taken by planted_second"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_CARDS)
+def test_a_package_that_is_no_method_is_told_by_name_and_harms_nothing(lab, how, tmp_path):
+    source, told = BROKEN_CARDS[how]
+    lab.planted.write(slug="second")  # another lab's method, which is well
+    (lab.package / "card.py").write_text(source, "utf-8")
+    done = lab("list")
+    assert done.returncode == 0
+    # Which of two packages of one slug is found first is the file system's order.
+    names = ("guest", "second") if how == "taken" else ("guest",)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
+    assert line.split()[2] in names
+    assert (told if how != "taken" else "slug 'second' is taken by planted_") in line
+    assert "second" in slugs(lab)
+    assert "guest" not in slugs(lab)
+    done = lab("bench", "second", "--store", str(lab.planted.store), "--profile", "smoke")
+    assert done.returncode == 0, done.stderr
+    done = lab("bench", "guest", "--store", str(lab.planted.store))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no method 'guest'" in done.stderr
+    site = tmp_path / "site"
+    assert lab("report", "--store", str(lab.planted.store), "-o", str(site)).returncode == 0
+    assert "left out" in (site / "index.html").read_text("utf-8").lower() or line.split()[2] in (
+        site / "index.html"
+    ).read_text("utf-8")
+
+
+#: How its evidence may be broken.
+BROKEN_EVIDENCE = {
+    "raises": ("raise RuntimeError('not today')", "RuntimeError: not today"),
+    "import error": ("import no_such_module", "No module named 'no_such_module'"),
+    "no experiments": ("EXPERIMENT = 1", "has no attribute 'EXPERIMENTS'"),
+    "no sequence": ("EXPERIMENTS = 3", "TypeError"),
+    "ends the process": ("raise SystemExit(3)", "SystemExit: 3"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_EVIDENCE)
+def test_evidence_that_cannot_be_imported_is_told_and_the_others_go_on(lab, how):
+    source, told = BROKEN_EVIDENCE[how]
+    (lab.package / "evidence.py").write_text(source, "utf-8")
+    done = lab("bench", "guest", "--store", str(lab.planted.store))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "the evidence of guest, of the package planted_guest, cannot be imported" in line
+    assert told in line
+    assert not lab.planted.store.exists()
+
+
+def test_all_leaves_a_broken_one_out_by_name(lab, monkeypatch, capsys):
+    from armillary import catalog
+    from armillary.cli import root
+
+    (lab.package / "evidence.py").write_text("raise RuntimeError('not today')", "utf-8")
+    lab.planted.write(slug="second")
+    monkeypatch.syspath_prepend(str(lab.planted.folder))
+    monkeypatch.setattr(catalog, "BUILT_IN", ())
+    code = root.run(
+        ["bench", "--all", "--profile", "smoke", "--store", str(lab.planted.store)]
+    )  # fmt: skip
+    said = capsys.readouterr()
+    assert code == 0
+    assert "guest: not run: the evidence of guest" in said.err
+    assert "second\tbetter" in said.out
