@@ -124,11 +124,9 @@ def _read(package: str, source: str) -> Method:
     if not isinstance(card, Card):
         raise TypeError(f"{package}.card.CARD is a {type(card).__name__}, not a Card")
     if not isinstance(card.slug, str) or not _SLUG.fullmatch(card.slug):
-        raise ValueError(
-            f"{package}.card.CARD has the slug {card.slug!r}: small letters, digits, -"
-        )
+        raise ValueError(f"{package}.card.CARD: slug {card.slug!r} is not small letters and -")
     if card.field not in FIELDS:
-        raise ValueError(f"{package}.card.CARD has the field {card.field!r}, which does not exist")
+        raise ValueError(f"{package}.card.CARD: there is no field {card.field!r}")
     return Method(card, package, source)
 
 
