@@ -220,6 +220,12 @@ def test_a_binary_file_is_refused(tmp_path, run):
     assert "holds no claims" in err
 
 
+def test_a_url_of_another_database_is_refused_without_its_password(tmp_path, run):
+    code, _, err = run(save(tmp_path / "old", claim()), "mysql://me:word@host/d")
+    assert code == 2
+    assert "word" not in err
+
+
 def test_one_side_is_not_enough(run, tmp_path):
     code, out, err = run(save(tmp_path / "old", claim()))
     assert (code, out) == (2, "")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from armillary.evidence.postgres import is_postgres
+from armillary.evidence.scrub import hide_passwords
 from armillary.evidence.shapes import PROFILES
 
 #: Verdicts from the best to the worst; every other one says that nothing was judged.
@@ -117,8 +118,8 @@ def read_claims(source: str) -> list[dict[str, Any]]:
         return [claim for file in files for claim in _of_file(file)]
     if not path.is_file():
         raise FileNotFoundError(
-            f"nothing at {source!r}: give a folder of evidence, a file of `armillary bench "
-            "--json`, or the path or URL of a store"
+            f"nothing at {hide_passwords(source)!r}: give a folder of evidence, a file of "
+            "`armillary bench --json`, or the path or URL of a store"
         )
     with path.open("rb") as file:
         database = file.read(len(_SQLITE)) == _SQLITE
