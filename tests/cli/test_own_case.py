@@ -125,6 +125,7 @@ def test_no_claim_and_no_row_of_the_method_changes(planted, bench):
     assert _records(bench("--json", "-")) == plain
 
 
+@pytest.mark.slow
 def test_a_changed_file_or_method_is_measured_anew_and_an_unchanged_one_is_not(planted, bench):
     planted.here(METHOD)
     given = ("--case", "mine.txt", "--contender", "hers:half")
@@ -189,6 +190,7 @@ def test_a_timed_comparison_is_within_one_process(planted, bench):
     assert hers < ours  # and three processes more that measured the method's own cells
 
 
+@pytest.mark.slow
 def test_the_report_shows_what_she_brought_and_no_path_of_hers(planted, bench, tmp_path):
     planted.here(METHOD)
     bench("--case", "mine.txt", "--contender", "hers:half")

@@ -193,6 +193,7 @@ def _count(postgres, url) -> int:
     return found[0]
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_mid_run_loses_and_doubles_nothing(planted, postgres, url, measured):
     planted.here(SLOWLY)
     planted.store = url
@@ -218,6 +219,7 @@ def test_a_server_that_stops_mid_run_loses_and_doubles_nothing(planted, postgres
     assert measured(rows) == measured(planted.run().bundle.rows)
 
 
+@pytest.mark.slow
 def test_two_runs_and_a_killed_one_share_the_store(planted, postgres, url, measured):
     planted.here(SLOWLY)
     planted.store = url

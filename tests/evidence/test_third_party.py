@@ -39,6 +39,7 @@ def lab(planted):
     return go
 
 
+@pytest.mark.slow
 def test_it_is_listed_measured_compared_and_reported_like_any_other(lab, tmp_path):
     store = str(lab.planted.store)
     assert "guest" in {record["slug"] for record in json.loads(lab("list", "--json").stdout)}
@@ -90,6 +91,7 @@ def test_a_package_that_is_no_method_is_told_by_name_and_is_not_listed(lab, how)
     assert "guest" not in listed
 
 
+@pytest.mark.slow
 def test_a_broken_package_harms_no_run_and_is_named_in_the_report(lab, tmp_path):
     store = str(lab.planted.store)
     lab.planted.write(slug="second")
