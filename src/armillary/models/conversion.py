@@ -62,8 +62,7 @@ def is_whole(folder: Path, digest: str) -> bool:
             and manifest["source"] == digest
             and bool(manifest["files"])
             and all(
-                sha256(folder / name) == expected
-                for name, expected in manifest["files"].items()
+                sha256(folder / name) == expected for name, expected in manifest["files"].items()
             )
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -146,10 +146,8 @@ class LocalChat(conversation.ThreadedTwin):
         room = model.config.max_position_embeddings - len(prompt)
         for _ in range(min(asked.max_tokens, room)):
             with self._lock, torch.inference_mode():
-                read = model(
-                    torch.tensor([tokens]), past_key_values=cache, use_cache=True, logits_to_keep=1
-                )
-                cache, logits = read.past_key_values, read.logits[0, -1]
+                read = model(torch.tensor([tokens]), cache=cache, use_cache=True, logits_to_keep=1)
+                cache, logits = read.cache, read.logits[0, -1]
                 if asked.temperature:
                     weights = (logits.double() / asked.temperature).softmax(-1)
                     token = int(torch.multinomial(weights, 1, generator=generator))

@@ -91,17 +91,14 @@ def option_tokens(tokenizer: Any, prompt: str, option: str) -> tuple[list[int], 
     both = _encode(tokenizer, prompt + option)
     if not before:
         raise ValueError("prompt: has no tokens; give the text that comes before the options")
-    if not option or both == before or len(both) <= len(before):
-        raise ValueError(
-            f"options: {option!r} adds no token to the prompt, which ends in {prompt[-12:]!r}; "
-            "take trailing spaces from the prompt and give them to the options"
-        )
     if both[: len(before)] != before:
         raise ValueError(
             f"options: the first characters of {option!r} merge with the prompt's last token "
-            f"(it ends in {prompt[-12:]!r}); move a space from the prompt's end to the option, or "
+            f"(it ends in {prompt[-12:]!r}); move spaces from the prompt's end to the option, or "
             "end the prompt where a token ends"
         )
+    if len(both) == len(before):
+        raise ValueError(f"options: {option!r} adds no token to the prompt; give text to score")
     return before, both[len(before) :]
 
 
@@ -130,12 +127,12 @@ def _log_likelihoods(
     sums = []
     with torch.inference_mode():
         read = model.model(torch.tensor([before]), use_cache=True, logits_to_keep=1)
-        cache, first = read.past_key_values, read.logits[0, -1]
+        cache, first = read.cache, read.logits[0, -1]
         for _, added in pairs:
             logits = first[None]
             if len(added) > 1:
-                more = model.model(torch.tensor([added[:-1]]), past_key_values=cache)
-                cache.crop(len(before))
+                more = model.model(torch.tensor([added[:-1]]), cache=cache)
+                cache.crop(1 - len(added))
                 logits = torch.cat([logits, more.logits[0]])
             log_probs = logits.double().log_softmax(-1)
             sums.append(log_probs[torch.arange(len(added)), torch.tensor(added)].sum().item())

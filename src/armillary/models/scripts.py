@@ -105,5 +105,3 @@ def _digest(answers: Script) -> str:
     else:
         told = dict(answers) if isinstance(answers, Mapping) else list(answers)
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-
