@@ -7,7 +7,15 @@ import re
 from collections import defaultdict
 
 #: Signs and names in daily use that CLDR's English does not give.
-_SIGNS = {"us$": "USD", "¥": "CNY", "₽": "RUB", "zł": "PLN", "pounds sterling": "GBP"}
+_SIGNS = {
+    "us$": "USD",
+    "c$": "CAD",
+    "au$": "AUD",
+    "¥": "CNY",
+    "₽": "RUB",
+    "zł": "PLN",
+    "pounds sterling": "GBP",
+}
 
 
 @functools.cache
@@ -23,7 +31,7 @@ def table() -> dict[str, frozenset[str]]:
     english = Locale("en")
     full: defaultdict[str, set[str]] = defaultdict(set)
     short: defaultdict[str, set[str]] = defaultdict(set)
-    for code in english.currencies:
+    for code in map(str, english.currencies):
         names = {get_currency_name(code, count=count, locale=english).lower() for count in (1, 2)}
         if any("(" in name for name in names):
             continue  # no longer in use, or no money: CLDR says so in brackets

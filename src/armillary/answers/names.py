@@ -6,110 +6,29 @@ import re
 import unicodedata
 
 _ARTICLES = {"a", "an", "the"}
-_TITLES = set(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "miss",
-        "dr",
-        "prof",
-        "professor",
-        "sir",
-        "dame",
-        "lord",
-        "lady",
-        "president",
-        "king",
-        "queen",
-        "prince",
-        "princess",
-        "pope",
-        "saint",
-        "senator",
-        "governor",
-        "general",
-        "captain",
-        "chancellor",
-        "emperor",
-        "empress",
-    ]
-)
-_SMALL = {"of", "and", "the", "for", "in", "on", "de", "la", "du", "des", "von", "van", "der", "di"}
+_TITLE_WORDS = """
+mr mrs ms miss dr prof professor sir dame lord lady president king queen prince princess pope saint
+senator governor general captain chancellor emperor empress
+"""
+_TITLES = frozenset(_TITLE_WORDS.split())
+_SMALL = frozenset(("of", "and", "the", "for", "in", "on", "de", "la", "du", "des", "von", "van"))
 #: A last word after one of these is not the same thing by itself: "New York" is not "York".
-_MODIFIERS = set(
-    [
-        "north",
-        "south",
-        "east",
-        "west",
-        "northern",
-        "southern",
-        "eastern",
-        "western",
-        "central",
-        "new",
-        "old",
-        "great",
-        "greater",
-        "lower",
-        "upper",
-        "los",
-        "las",
-        "san",
-        "santa",
-        "el",
-        "puerto",
-        "costa",
-        "sierra",
-        "cape",
-        "fort",
-        "port",
-        "mount",
-        "lake",
-        "river",
-        "saint",
-        "st",
-        "hot",
-        "cold",
-        "red",
-        "blue",
-        "green",
-        "white",
-        "black",
-        "yellow",
-        "golden",
-        "big",
-        "small",
-        "little",
-        "young",
-        "non",
-        "not",
-        "no",
-        "never",
-        "without",
-        "first",
-        "second",
-        "third",
-        "last",
-        "high",
-        "low",
-        "left",
-        "right",
-        "dark",
-        "light",
-        "good",
-        "bad",
-        "artificial",
-        "natural",
-    ]
-)
+_MODIFIER_WORDS = """
+north south east west northern southern eastern western central new old great greater lower upper
+los las san santa el puerto costa sierra cape fort port mount lake river saint st hot cold red blue
+green white black yellow golden big small little young non not no never without first second third
+last high low left right dark light good bad artificial natural
+"""
+_MODIFIERS = frozenset(_MODIFIER_WORDS.split())
 _PERSON = re.compile(
     r"\b(who|whom|whose|person|author|president|minister|actor|actress|singer|artist|painter|"
     r"scientist|inventor|director|player|king|queen|writer|composer|politician|founder)\b",
     re.IGNORECASE,
 )
 _NEGATIONS = {"not", "no", "never", "non", "without", "none", "neither", "nor", "cannot"}
+#: What may stand before "n't", whose apostrophe is gone by then.
+_VERB_WORDS = "is are was were do does did has have had ca wo would could should"
+_NEGATED = frozenset(f"{verb}nt" for verb in _VERB_WORDS.split())
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -129,28 +48,8 @@ def words(text: str) -> tuple[str, ...]:
 
 def negates(text_words: tuple[str, ...]) -> bool:
     """Whether the words hold an odd number of negations."""
-    count = sum(
-        word in _NEGATIONS or (word.endswith("nt") and word[:-2] in _VERBS) for word in text_words
-    )
+    count = sum(word in _NEGATIONS or word in _NEGATED for word in text_words)
     return count % 2 == 1
-
-
-_VERBS = {
-    "is",
-    "are",
-    "was",
-    "were",
-    "do",
-    "does",
-    "did",
-    "has",
-    "have",
-    "had",
-    "ca",
-    "wo",
-    "would",
-}
-_VERBS |= {"could", "should"}
 
 
 def alias(one: tuple[str, ...], two: tuple[str, ...], question: str = "") -> bool:
@@ -159,6 +58,8 @@ def alias(one: tuple[str, ...], two: tuple[str, ...], question: str = "") -> boo
     A bare surname counts only for names of two to four words whose other words are no modifiers,
     and, if there is a question, only if it asks for a person.
     """
+    if negates(one) != negates(two):
+        return False
     one, two = _untitled(one), _untitled(two)
     if one == two or _acronym(one, two) or _acronym(two, one):
         return True

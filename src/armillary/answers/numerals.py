@@ -20,37 +20,16 @@ SCALES = {
     "quadrillion": 10**15,
     "dozen": 12,
 }
-_SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_WORDS = {word: value for value, word in enumerate(_SMALL)} | {
-    word: 10 * value for value, word in enumerate(_TENS, start=2)
+_SMALL = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+sixteen seventeen eighteen nineteen
+"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS = {word: value for value, word in enumerate(_SMALL.split())} | {
+    word: 10 * value for value, word in enumerate(_TENS.split(), start=2)
 }
-_VULGAR = "".join(
-    chr(code)
-    for code in range(0xBC, 0x2190)
-    if unicodedata.name(chr(code), "").startswith("VULGAR")
-)
+_SIGNS = map(chr, range(0xBC, 0x2190))
+_VULGAR = "".join(sign for sign in _SIGNS if unicodedata.name(sign, "").startswith("VULGAR"))
 _SIGN = r"(?P<sign>[-+−–]\s?)?"
 _NUMERAL = re.compile(
     _SIGN
@@ -117,10 +96,10 @@ def _read_digits(text: str) -> Numeral | None:
 
 
 def _scaled(value: Fraction, last_digit: Fraction, rest: str) -> Numeral:
-    while match := re.match(r"[\s-]*([a-z]+)\b", rest, re.IGNORECASE):
-        scale = SCALES.get(match.group(1).lower())
-        if scale is None:
-            break
+    while match := re.match(r"([\s-]*)([a-z]+)\b", rest, re.IGNORECASE):
+        scale = SCALES.get(match.group(2).lower())
+        if scale is None or (match.group(2) in "kK" and match.group(1)):
+            break  # "5k" is five thousand, "5 K" are kelvin
         value, last_digit, rest = value * scale, last_digit * scale, rest[match.end() :]
     return Numeral(value, last_digit, rest.strip())
 

@@ -15,9 +15,12 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _ABOUT = re.compile(
-    r"^(?:about|around|approximately|approx\.?|roughly|nearly|almost|ca\.?|circa|exactly|~|≈)\s*",
+    r"^(?:(?:about|around|approximately|approx\.?|roughly|nearly|almost|ca\.?|circa|exactly)\s+"
+    r"|[~≈]\s*)",
     re.IGNORECASE,
 )
+_DECADE = re.compile(r"\d{2,4}['’]?s")
+_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PERCENT = re.compile(r"^(?:%|percent|per\s?cent|pct\.?)(?:\s+|$)", re.IGNORECASE)
 _PER_MILLE = re.compile(r"^(?:‰|per\s?mille)(?:\s+|$)", re.IGNORECASE)
 _BETWEEN_ITEMS = re.compile(r"\s*[;\n]\s*(?:and\s+|or\s+)?|,\s+(?:and\s+|or\s+)?|\s+and\s+|\s*&\s*")
@@ -79,10 +82,11 @@ def _yes_no(text: str) -> tuple[Value, ...]:
 
 def _quantities(text: str) -> tuple[Value, ...]:
     """Numbers and money; none if anything but a number, a unit and a counted thing is there."""
-    money = _money_before(text)
-    if money:
+    if money := _money_before(text):
         return money
-    read = numerals.read(text)
+    if _DECADE.fullmatch(text.lower()):
+        return ()  # "1980s" are no seconds
+    read = numerals.read(_ORDINAL.sub("th", text))
     if read is None:
         return ()
     value, digit, rest = float(read.value), float(read.last_digit), read.rest

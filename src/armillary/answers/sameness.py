@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
@@ -14,6 +15,10 @@ from armillary.answers.values import Number, Text, Value, agree, is_typed
 #: accept: with all-MiniLM-L6-v2 "car" and "automobile" (0.86) pass, "hot dog" and "dog" (0.72) do
 #: not, nor do "heart attack" and "myocardial infarction" (0.59).
 THRESHOLD = 0.85
+
+
+#: Signs of two letters that are no words ("in" is one) and so name a unit within a question.
+_SHORT = frozenset(("km", "cm", "mm", "mi", "ft", "kg", "mg", "lb", "oz", "ms", "°c", "°f", "kw"))
 
 
 class TextEncoder(Protocol):
@@ -91,8 +96,8 @@ def _asked(found: tuple[Value, ...], question: str) -> tuple[Value, ...]:
     tokens = question.lower().replace("?", " ").replace(",", " ").split()
     if {"percent", "percentage", "%"} & set(tokens):
         return (*found, dataclasses.replace(value, value=value.value / 100))
-    pairs = [" ".join(pair) for pair in zip(tokens, tokens[1:], strict=False)]
-    for name in (*pairs, *(token for token in tokens if len(token) > 2)):
+    pairs = [" ".join(pair) for pair in itertools.pairwise(tokens)]
+    for name in (*pairs, *(token for token in tokens if len(token) > 2 or token in _SHORT)):
         if unit := units.find(name):
             scaled = value.value * unit.factor + unit.offset
             half = value.half_digit * unit.factor

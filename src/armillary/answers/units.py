@@ -117,8 +117,7 @@ def _by_name() -> dict[str, Unit]:
     return units
 
 
-#: Units by every name they go by, in lower case. "K" alone is kelvin only after a degree's worth
-#: of context, so thousands ("5k") are read before units are looked up.
+#: Units by every name they go by, in lower case.
 BY_NAME = _by_name()
 
 
