@@ -23,7 +23,9 @@ _DECADE = re.compile(r"\d{2,4}['’]?s")
 _ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PERCENT = re.compile(r"^(?:%|percent|per\s?cent|pct\.?)(?:\s+|$)", re.IGNORECASE)
 _PER_MILLE = re.compile(r"^(?:‰|per\s?mille)(?:\s+|$)", re.IGNORECASE)
-_BETWEEN_ITEMS = re.compile(r"\s*[;\n]\s*(?:and\s+|or\s+)?|,\s+(?:and\s+|or\s+)?|\s+and\s+|\s*&\s*")
+_BETWEEN_ITEMS = re.compile(
+    r"\s*[;\n]\s*(?:and\s+|or\s+)?|,\s+(?:and\s+|or\s+)?|\s+and\s+|\s*&\s*", re.IGNORECASE
+)
 _BULLET = re.compile(r"^\s*(?:[-*•–]\s+|\d{1,2}[.)]\s+)")
 
 
