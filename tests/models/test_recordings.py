@@ -57,19 +57,36 @@ path, who = sys.argv[1:]
 chat = models.scripted(lambda messages: messages[-1]["content"] * 2000)
 chat.digest = "shared"
 recording = models.Recording(path, chat, "record")
-for at in range(40):
+print("ready", flush=True)
+sys.stdin.readline()
+for at in range(400):
     recording.complete(str(at) if at % 2 else f"{who}-{at}")
 """
 
 
 def test_several_writers_lose_and_double_nothing(file):
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(file), who]) for who in ("me", "you")
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(file), who],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for who in ("me", "you")
     ]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate(timeout=60)
+    assert [writer.returncode for writer in writers] == [0, 0]
     keys = [json.loads(line)["key"] for line in file.read_text().splitlines()]
-    # 20 requests that both made, and 20 of each one's own.
-    assert len(keys) == len(set(keys)) == 60
+    # 200 requests that both made, and 200 of each one's own.
+    assert len(keys) == len(set(keys)) == 600
     replay = models.Recording(file, "shared")
     assert replay.complete("1").text == "1" * 2000
     assert replay.complete("you-8").text == "you-8" * 2000
