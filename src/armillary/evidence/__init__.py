@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 from armillary.lazy import attach
 
 if TYPE_CHECKING:
+    from armillary.evidence.artefacts import artefact_path as artefact_path
     from armillary.evidence.bundle import Bundle as Bundle
+    from armillary.evidence.inputs import data_path as data_path
+    from armillary.evidence.inputs import peer_path as peer_path
     from armillary.evidence.runner import run as run
     from armillary.evidence.shapes import Ablation as Ablation
     from armillary.evidence.shapes import Artefact as Artefact
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from armillary.evidence.shapes import Row as Row
     from armillary.evidence.shapes import Stat as Stat
     from armillary.evidence.shapes import Timing as Timing
+    from armillary.evidence.sink import consume as consume
     from armillary.evidence.store import Store as Store
     from armillary.evidence.table import Table as Table
     from armillary.evidence.verdicts import judge as judge
@@ -44,6 +48,10 @@ _HOMES = {
         "shapes",
     ),
     "Bundle": "bundle",
+    "artefact_path": "artefacts",
+    "consume": "sink",
+    "data_path": "inputs",
+    "peer_path": "inputs",
     "Store": "store",
     "Table": "table",
     "judge": "verdicts",
