@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -266,3 +268,19 @@ def test_a_number_is_read_from_every_way_to_write_it(number, form):
 def test_different_numbers_are_never_the_same(one, two):
     assert answers.same(f"{one} km", f"{two} km", encoder=Flatterer()).same == (one == two)
     assert answers.same(f"${one}", f"{two} dollars", encoder=Flatterer()).same == (one == two)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "answers.md"
+
+
+def test_the_table_of_the_page_is_true():
+    rows = [line.split("|")[1:4] for line in PAGE.read_text("utf-8").splitlines() if "·" in line]
+    assert len(rows) >= 5
+    for _, equal, unequal in rows:
+        for chain in equal.split("·"):
+            parts = [part.strip() for part in chain.split(" = ")]
+            for one, two in itertools.pairwise(parts):
+                assert answers.same(one, two).same, (one, two)
+        for pair in filter(str.strip, unequal.split("·")):
+            one, two = (part.strip() for part in pair.split(";" if ";" in pair else " and "))
+            assert not answers.same(one, two).same, (one, two)
