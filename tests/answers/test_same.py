@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary import answers
+from armillary.answers import currencies
+from armillary.errors import MissingExtra
 
 SAME_VALUES = [
     ("15 %", "0.15"),
@@ -222,6 +226,44 @@ def test_values_are_in_si_units():
 def test_what_is_no_string_is_refused():
     with pytest.raises(TypeError, match="give a string"):
         answers.parse(5)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9" * 5000,
+        "1" + "0" * 299 + " trillion",
+        "9e299 million",
+        "1/" + "3" * 5000,
+        "½" * 500,
+        "one " + "hundred " * 400,
+        "1e-9999",
+        "$" + "9" * 400,
+        "a" + "7" * 9000,
+    ],
+    ids=range(9),
+)
+def test_numbers_too_wide_for_a_float_are_compared_as_they_are_written(text):
+    assert answers.same(text, text).same
+    assert not answers.same(text, "5", encoder=Flatterer()).same
+
+
+def test_a_missing_library_names_the_extra(monkeypatch):
+    currencies.table.cache_clear()
+    monkeypatch.setitem(sys.modules, "babel", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'armillary\[models\]'"):
+        answers.same("5 EUR", "€5")
+
+
+def test_nothing_heavy_is_loaded_for_values():
+    code = (
+        "import sys; from armillary import answers, corpora, models; "
+        "models.Recording, models.scripted, models.Completion, corpora.EXTERNAL; "
+        "assert answers.same('15 %', '0.15 ').same; "
+        "print(sorted({'torch', 'transformers', 'pandas', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 texts = st.one_of(
