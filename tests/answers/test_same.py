@@ -67,6 +67,12 @@ SAME_VALUES = [
     ("$5", "5 dollars"),
     ("$5", "C$5"),
     ("5 Canadian dollars", "CAD 5.00"),
+    ("$1.5M", "1.5 million dollars"),
+    ("5M", "5 million"),
+    ("5m", "5 metres"),
+    ("a hundred", "100"),
+    ("10^6", "a million"),
+    ("Rs 500", "500 INR"),
     ("£3.2 million", "3,200,000 British pounds"),
     ("5 pounds", "£5"),
     ("5 pounds", "5 lb"),
@@ -126,6 +132,10 @@ DIFFERENT = [
     ("yes", "no"),
     ("1980s", "1980"),
     ("3rd", "4th"),
+    ("yes, 5", "yes, 6"),
+    ("5 m", "5 million"),
+    ("$1M", "$1B"),
+    ("World War I", "World War II"),
     ("yes", "Paris"),
     ("7", "Paris"),
     ("3, 4 and 5", "3 and 4"),
@@ -186,6 +196,12 @@ def test_different(one, two):
         ("32 % of all people asked in Ohio", "15 % of all people asked in Ohio"),
         ("it is legal", "it is not legal"),
         ("it isn't legal", "it is legal"),
+        ("Henry VIII", "Henry VII"),
+        ("Monday", "Tuesday"),
+        ("North Korea", "South Korea"),
+        ("more than 5", "less than 5"),
+        ("at most 5", "at least 5"),
+        ("George H. W. Bush", "George W. Bush"),
     ],
 )
 def test_no_embedding_makes_two_values_one(one, two):
@@ -193,6 +209,7 @@ def test_no_embedding_makes_two_values_one(one, two):
 
 
 def test_an_embedding_decides_between_words():
+    assert not answers.same("automobile", "car", encoder=Flatterer(), threshold=1.1).same
     verdict = answers.same("automobile", "car", encoder=Flatterer())
     assert (verdict.same, verdict.why, verdict.score) == (True, "embedding", 1.0)
     assert answers.same("automobile", "car").why == "text"

@@ -54,6 +54,7 @@ def table() -> dict[str, frozenset[str]]:
         full[sign].add(code)
     full["kr"] |= {"SEK", "NOK", "DKK", "ISK"}
     full["$"] |= short["dollar"]
+    full["rs"] |= short["rupee"]
     full.pop("¤", None)  # CLDR's sign for a currency that has none
     return {name: frozenset(codes) for name, codes in (short | full).items()}
 

@@ -40,6 +40,10 @@ _NUMERAL = re.compile(
     + r"|e(?P<exponent>[-+−]?\d+)(?![a-z\d]))?",
     re.IGNORECASE,
 )
+_POWER = re.compile(r"^10\s?(?:\^|\*\*)\s?([-+−]?\d{1,3})(?!\d)")
+_ONE = re.compile(
+    r"^an?\s+(?=(?:hundred|thousand|million|billion|trillion|dozen)\b)", re.IGNORECASE
+)
 #: The widest power of ten that is read: beyond it a float is infinite or zero.
 _WIDEST = 300
 
@@ -60,6 +64,8 @@ class Numeral(NamedTuple):
 
 def read(text: str) -> Numeral | None:
     """Read the number that a text starts with, or None."""
+    text = _POWER.sub(r"1e\1", text)
+    text = _ONE.sub("one ", text)
     found = _read_digits(text) or _read_words(text)
     return None if found is None or abs(found.value) > 10**_WIDEST else found
 
