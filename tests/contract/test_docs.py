@@ -22,6 +22,12 @@ def test_every_path_on_the_map_exists():
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_every_module_of_the_axis_is_on_the_map():
+    page = (ROOT / "docs" / "map.md").read_text("utf-8")
+    modules = (ROOT / "src" / "armillary" / "evidence").glob("[a-z]*.py")
+    assert [path.name for path in modules if f"/{path.name}`" not in page] == []
+
+
 def test_every_module_says_what_it_is_for():
     for path in (ROOT / "src" / "armillary").rglob("*.py"):
         assert path.read_text("utf-8").lstrip().startswith('"""'), f"{path} has no docstring"

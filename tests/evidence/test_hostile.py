@@ -258,6 +258,38 @@ def test_odd_names_are_kept_as_they_are(planted):
     assert all(r.metrics == {n: float(i) for i, n in enumerate(NAMES)} for r in rows)
 
 
+def test_odd_errors_are_stored_all_the_same(planted):
+    planted.here(
+        """
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError("no words")
+        ERRORS = {
+            "half": OSError("no file \\udcff.txt"), "long": ValueError("x" * 10**7),
+            "zero": ValueError("a\\x00b"), "mute": Mute(), "empty": RuntimeError(),
+            "lines": ValueError("one\\ntwo"),
+        }
+        def raising(error):
+            def run(work, cell):
+                raise error
+            return run
+        EXPERIMENTS = (experiment(
+            contenders=(Contender("ours", ours), Contender("peer", peer),
+                        *(Contender(n, raising(e)) for n, e in ERRORS.items())),
+            seeds={"quick": 1},
+        ),)
+        """
+    )
+    found = {r.contender: (r.kind, r.reason) for r in planted.run().bundle.rows}
+    assert found["half"][1].startswith("no file ?.txt")
+    assert len(found["long"][1]) == 400
+    assert found["zero"][1].startswith("a b (evidence.py")
+    assert found["mute"][0] == "Mute"
+    assert "its message raised ValueError" in found["mute"][1]
+    assert found["empty"][1].startswith("no message")
+    assert found["lines"][1].startswith("one two")
+
+
 def test_odd_artefact_names_have_folders_of_their_own(planted):
     planted.here(
         f"""

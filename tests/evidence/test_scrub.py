@@ -80,6 +80,15 @@ def test_the_users_own_home_is_a_tilde(monkeypatch):
     )
 
 
+def test_half_a_character_does_not_stop_the_text():
+    assert Scrubber()("no file \udcff.txt").encode() == b"no file ?.txt"
+
+
+def test_a_very_long_text_is_read_no_further_than_needed():
+    text = "word " * 10**6 + "http://me:secret@host"
+    assert len(Scrubber()(text)) == 400
+
+
 @given(text=st.text(max_size=3000), limit=st.integers(1, 500))
 def test_the_text_is_one_line_of_limited_length(text, limit):
     shown = Scrubber()(text, limit=limit)

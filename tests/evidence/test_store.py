@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from armillary.evidence import store as module
+from armillary.evidence import schema, sqlite
 from armillary.evidence.shapes import Row
 from armillary.evidence.store import Store, StoreFull, StoreUnavailable
 
@@ -224,7 +224,7 @@ def _journal(path: Path) -> str:
 def test_the_journal_is_wal_on_a_local_disk_and_not_over_a_network(tmp_path, monkeypatch):
     Store(tmp_path / "local.sqlite").close()
     assert _journal(tmp_path / "local.sqlite") == "wal"
-    monkeypatch.setattr(module, "_on_network", lambda path: True)
+    monkeypatch.setattr(sqlite, "on_network", lambda path: True)
     with Store(tmp_path / "remote.sqlite") as store:
         store.put("f", [ROW])
         assert store.rows("f", "e") == [ROW]
@@ -243,7 +243,7 @@ def test_network_mounts_are_recognised(monkeypatch, folder, remote):
         ("/dev/a / ext4 rw 0 0", "h:/x /net/home nfs4 rw 0 0", "h:/y /srv/a\\040b cifs rw 0 0")
     )
     monkeypatch.setattr(Path, "read_text", lambda *a, **k: mounts)
-    assert module._on_network(Path(folder) / "s.sqlite") is remote
+    assert sqlite.on_network(Path(folder) / "s.sqlite") is remote
 
 
 # ---- schemas -----------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(old):
         assert bundle.rows == [ROW]
         store.put_seconds("f", "m", "e", "quick", "case", 0, 2.0)
         assert store.typical_seconds("m", "e", "quick") == {"case": 2.0}
-    assert _schema(old) == str(module.SCHEMA_VERSION)
+    assert _schema(old) == str(schema.SCHEMA_VERSION)
 
 
 def test_a_store_of_the_first_version_is_read_as_it_is(old):
@@ -311,11 +311,11 @@ def test_a_store_of_the_first_version_is_read_as_it_is(old):
 
 def test_a_migration_that_is_interrupted_changes_nothing(old, monkeypatch):
     def broken(connection):
-        module._add_groups(connection)
+        schema.add_groups(connection)
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setitem(module._MIGRATIONS, 1, broken)
+        patch.setitem(schema.MIGRATIONS, 1, broken)
         with pytest.raises(RuntimeError):
             Store(old)
     assert _schema(old) == "1"
@@ -353,7 +353,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(old):
 
 def _limit_pages(store: Store) -> None:
     """Let the file grow no further: what SQLite says then is what it says on a full disk."""
-    with store._engine.connect() as connection:
+    with store._database.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
 
@@ -454,7 +454,7 @@ with Store(path, read_only=True) as store:
 
 
 def _start(code: str, *arguments: object) -> subprocess.Popen:
-    source = str(Path(module.__file__).parents[2])
+    source = str(Path(str(schema.__file__)).parents[2])
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": source}, stderr=subprocess.PIPE, text=True,
@@ -485,4 +485,4 @@ def test_many_processes_create_the_store_at_once(tmp_path):
     _succeed(*(_start(WRITER, path, f"writer {i}", 3) for i in range(6)))
     with Store(path) as store:
         assert len(store.rows("f", "e")) == 6 * 3 + 3
-    assert _schema(path) == str(module.SCHEMA_VERSION)
+    assert _schema(path) == str(schema.SCHEMA_VERSION)

@@ -36,7 +36,10 @@ def bench(
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the verdicts as JSON; - is stdout.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes for untimed work.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes for untimed work; one a core, at most 4, if left out."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of data files; ARMILLARY_DATA if left out.")
     ] = None,
@@ -82,6 +85,8 @@ def _wanted(slugs: list[str], every: bool) -> list[str]:
     if every and slugs:
         raise ValueError("give slugs or --all, not both")
     if every:
+        for failure in catalog.broken():
+            output.console().note(f"left out: {failure.name}: {failure.reason}")
         return [method.card.slug for method in catalog.methods()]
     if not slugs:
         raise ValueError("name a method, or give --all; `armillary list` shows the methods")
@@ -140,7 +145,7 @@ def _requests(
     return requests
 
 
-def _measure(requests: list[Request], url: str | None, workers: int) -> list[Result]:
+def _measure(requests: list[Request], url: str | None, workers: int | None) -> list[Result]:
     from armillary.evidence import runner
     from armillary.evidence.store import Store
 
@@ -212,13 +217,14 @@ def _forecast(request: Request, store: Store | None) -> None:
     console, plan = output.console(), request.plan(store)
     todo = sum(len(group.contenders) for group in plan.groups)
     console.print(f"{request.method.card.slug}, profile {request.profile}")
-    console.print(f"  to measure: {todo} cells in {len(plan.groups)} groups")
-    console.print(f"  stored already: {plan.stored} cells")
+    groups = counted(len(plan.groups), "group")
+    console.print(f"  to measure: {counted(todo, 'cell')} in {groups}")
+    console.print(f"  stored already: {counted(plan.stored, 'cell')}")
     console.print(f"  time: {_estimate(request, plan.groups, store)}")
     for trial in request.trials:
         groups = sum(group.trial is trial for group in plan.groups)
         timed = ", timed" if trial.experiment.timed is not None else ""
-        console.print(f"  {trial.experiment.id}{timed}: {groups} groups")
+        console.print(f"  {trial.experiment.id}{timed}: {counted(groups, 'group')}")
     for who, need in plan.missing:
         console.print(f"  missing for {who}: {need.kind} {need.name}: {need.hint}")
 
@@ -239,7 +245,14 @@ def _estimate(request: Request, groups, store: Store | None) -> str:
         return "not known yet"
     about = duration(sum(seconds))
     unknown = len(found) - len(seconds)
-    return f"about {about}" + (f", and {unknown} groups not known yet" if unknown else "")
+    return f"about {about}" + (
+        f", and {counted(unknown, 'group')} not known yet" if unknown else ""
+    )
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things: ``1 group``, ``2 groups``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -129,6 +129,7 @@ def _enter(listing: Path, names: Names) -> None:
     if found is None:
         raise ValueError(f"{str(listing)!r} has no BUILT_IN tuple to enter {names.package} in")
     entries = [*re.findall(r'"([^"]+)"', found.group(1)), names.package]
-    body = "".join(f'    "{entry}",\n' for entry in entries)
+    lines = "".join(f'    "{entry}",\n' for entry in entries)
+    body = f"\n{lines}" if len(entries) > 1 else f'"{entries[0]}",'  # as ruff formats it
     start, end = found.span()
-    write_text(listing, f"{text[:start]}BUILT_IN: tuple[str, ...] = (\n{body}){text[end:]}")
+    write_text(listing, f"{text[:start]}BUILT_IN: tuple[str, ...] = ({body}){text[end:]}")

@@ -46,18 +46,30 @@ def _wide(claims: Sequence[Mapping[str, Any]], console: Console, width: int) -> 
     for claim in claims:
         if reason := claim.get("reason"):
             line = f"{claim['method']}, {claim['claim']}: {reason}"
-            console.print(textwrap.fill(line, width, subsequent_indent="  "))
+            console.print(
+                textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False)
+            )
 
 
 def _stacked(claims: Sequence[Mapping[str, Any]], console: Console, width: int) -> None:
     for claim in claims:
         console.print(
-            textwrap.fill(f"{claim['method']}, {claim['claim']}: {verdict(claim)}", width)
+            textwrap.fill(
+                f"{claim['method']}, {claim['claim']}: {verdict(claim)}",
+                width,
+                break_on_hyphens=False,
+            )
         )
         figure, target = _figure_and_target(claim)
         for text in (figure, f"target {target}" if target else "", claim.get("reason")):
             if text:
-                lines = textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")
+                lines = textwrap.wrap(
+                    text,
+                    width,
+                    initial_indent="  ",
+                    subsequent_indent="    ",
+                    break_on_hyphens=False,
+                )
                 console.print("\n".join(lines))
 
 
@@ -68,13 +80,14 @@ def verdict(claim: Mapping[str, Any]) -> str:
 
 
 def _figure_and_target(claim: Mapping[str, Any]) -> tuple[str, str]:
-    """The condition that decides: the first that is not met, else the one nearest to its bound."""
+    """The condition that decides: one that is not met, if any; the peer nearest to its bound."""
     conditions = claim.get("conditions") or ()
     if not conditions:
         return "", ""
-    broken = [c for c in conditions if c.get("status") not in ("met", None)]
-    tightest = [c for c in conditions if c.get("tightest")]
-    condition = (broken or tightest or list(conditions))[0]
+    broken = [c for c in conditions if c.get("status") not in ("met", "none", None)]
+    candidates = broken or list(conditions)
+    tightest = [c for c in candidates if c.get("tightest")]
+    condition = (tightest or candidates)[0]
     return figure(condition), target(condition)
 
 

@@ -50,26 +50,29 @@ def built_seconds(slug: str, artefact: Artefact) -> float | None:
         return None
 
 
-def build(slug: str, artefact: Artefact) -> float:
-    """Build an artefact beside its place and move it there; gives the seconds it took.
+def scratch(slug: str, artefact: Artefact) -> Path:
+    """A fresh empty folder to build an artefact in, on the disk where it will lie."""
+    above = folder(slug, artefact).parent
+    above.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=".building-", dir=above))
 
-    Two builders at once both work; the first to finish wins and the other's copy is dropped.
+
+def build(slug: str, artefact: Artefact, into: Path) -> float:
+    """Build an artefact in a scratch folder and move it to its place; gives the seconds it took.
+
+    Two builders at once both work; the first to finish wins and the other's copy is left in its
+    scratch folder, which the caller removes.
     """
     target = folder(slug, artefact)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".building-", dir=target.parent))
+    start = time.monotonic()
+    artefact.build(into)
+    seconds = time.monotonic() - start
+    write_json(into / _RECORD, {"name": artefact.name, "seconds": seconds})
+    if target.is_dir() and built_seconds(slug, artefact) is None:
+        shutil.rmtree(target)
     try:
-        start = time.monotonic()
-        artefact.build(scratch)
-        seconds = time.monotonic() - start
-        write_json(scratch / _RECORD, {"name": artefact.name, "seconds": seconds})
-        if target.is_dir() and built_seconds(slug, artefact) is None:
-            shutil.rmtree(target)
-        try:
-            scratch.rename(target)
-        except OSError:
-            if built_seconds(slug, artefact) is None:
-                raise
-        return seconds
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        into.rename(target)
+    except OSError:
+        if built_seconds(slug, artefact) is None:
+            raise
+    return seconds

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -110,10 +111,12 @@ class Execution:
         return problem
 
     def _build(self, trial: Trial, artefact: Artefact) -> tuple[float, str]:
+        scratch = artefacts.scratch(trial.method, artefact)
         worker = self._start_worker(1)
         worker.send(
             {
                 "do": "build",
+                "scratch": str(scratch),
                 "module": self._modules[trial.method],
                 "experiment": trial.experiment.id,
                 "artefact": artefact.name,
@@ -135,6 +138,7 @@ class Execution:
             return 0.0, f"it took longer than its limit of {artefact.max_seconds:g} s"
         finally:
             self._end(worker)
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _refuse(self, trial: Trial, reason: str) -> None:
         """Every cell of a trial that has no measurement is not run, for want of an artefact."""
@@ -270,9 +274,12 @@ class Execution:
             self._fail(task, task.remaining, "died", reason)
 
     def _time_out(self, task: _Active) -> None:
-        limit = f"the limit of {task.group.trial.experiment.max_seconds:g} s for a case and seed"
-        running = task.current or "the setup"
-        self._fail(task, task.remaining, "timeout", f"{limit} passed while {running} ran")
+        """Blame the contender that was running, or the setup; the others start afresh."""
+        reason = f"past the limit of {task.group.trial.experiment.max_seconds:g} s"
+        if task.ready and task.current is not None:
+            self._fail(task, [task.current], "timeout", reason)
+        else:
+            self._fail(task, task.remaining, "setup: timeout", reason)
 
     # ---- timed work ----------------------------------------------------------------------------
 

@@ -53,11 +53,11 @@ def lock_path() -> Path:
 
 
 def _open_lock() -> int:
-    path = lock_path()
+    path, flags = lock_path(), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # another user's file opens too
+        return os.open(path, flags)  # another user's file opens too
     except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(path, flags | os.O_CREAT, 0o644)
 
 
 def patience() -> float:

@@ -88,7 +88,7 @@ def run(
     profile: str = "quick",
     seed_base: int = 0,
     store: str | os.PathLike[str] | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     claim: str | None = None,
     data: str | os.PathLike[str] | None = None,
     peers: Mapping[str, str | os.PathLike[str]] | None = None,
@@ -104,7 +104,8 @@ def run(
         profile: ``smoke`` (seconds, no verdict), ``quick``, ``full`` or ``long``.
         seed_base: the first seed; at least 0.
         store: path or URL of the store; None: the user's own.
-        workers: processes for untimed work; at least 1.
+        workers: processes for untimed work, at least 1; None: one a core, at most 4. Results do not
+            depend on their number.
         claim: only the experiment of this claim.
         data: folder of data files that do not ship with the package.
         peers: paths of peers that the user has, by name.
@@ -121,7 +122,7 @@ def run(
         StoreFull: its disk is full.
     """
     request = prepare(slug, profile, seed_base, claim, data, peers)
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise ValueError(f"workers={workers}: at least 1")
     with Store(store) as opened:
         return measure(request, opened, workers, progress)
@@ -178,8 +179,8 @@ def prepare(
     if profile not in PROFILES:
         raise ValueError(f"profile={profile!r}: choose one of {', '.join(PROFILES)}")
     name: ProfileName = PROFILES[PROFILES.index(profile)]
-    if seed_base < 0:
-        raise ValueError(f"seed_base={seed_base}: at least 0")
+    if not 0 <= seed_base < 2**62:
+        raise ValueError(f"seed_base={seed_base}: at least 0 and below 2**62")
     method = catalog.get(slug)
     inputs = Inputs.given(data, peers)
     chosen = experiments(method)
@@ -220,9 +221,18 @@ def experiments(method: Method) -> list[Experiment]:
     return found
 
 
-def measure(request: Request, store: Store, workers: int = 1, progress: bool = True) -> Result:
+def default_workers() -> int:
+    """One process a usable core, at most four: more would ask for a lot of memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(cores or 1, 4))
+
+
+def measure(
+    request: Request, store: Store, workers: int | None = None, progress: bool = True
+) -> Result:
     """Measure what a request still lacks in a store, judge, and store the verdicts."""
     clock = time.monotonic()
+    workers = default_workers() if workers is None else workers
     about = describe(request, workers)
     where = {
         t.experiment.id: {"fingerprint": t.fingerprint, "seeds": list(t.seeds)}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 MAX_LENGTH = 400
+_READ_LENGTH = 4000
 
 _URL_SECRET = re.compile(r"(?P<scheme>[a-zA-Z][\w+.-]*://)[^\s/@:]*(?::[^\s@]*)?@")
 _QUERY_SECRET = re.compile(
@@ -56,6 +57,9 @@ class Scrubber:
 
     def __call__(self, text: str, limit: int = MAX_LENGTH) -> str:
         """The scrubbed text on one line, at most ``limit`` characters long."""
+        if len(text) > _READ_LENGTH:  # a word that is cut could be half a secret
+            text = text[:_READ_LENGTH].rsplit(None, 1)[0]
+        text = text.encode("utf-8", "replace").decode()
         for secret in self._secrets:
             text = text.replace(secret, "***")
         text = hide_passwords(text)

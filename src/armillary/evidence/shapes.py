@@ -241,8 +241,8 @@ class Experiment:
         prepare: artefacts that must be ready before.
         packages: distributions whose versions matter to the result.
         title: a short heading for pages.
-        max_seconds: limit for one (case, seed) group; past it the group's cells fail with a
-            time-out.
+        max_seconds: limit for one (case, seed) group; past it the contender that is running fails
+            with a time-out, and the rest start afresh with the whole limit.
     """
 
     id: str

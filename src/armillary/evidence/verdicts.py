@@ -259,12 +259,14 @@ def _wholly_better(run: Run, claim: Claim, counted: list[Compared]) -> bool:
 def _beats(run: Run, condition: Compared, rival: str, better: str) -> bool:
     """Whether the whole interval of ours against a rival lies on the better side.
 
-    The condition's own interval where it compares an average with this rival; else that of the
-    difference, since one extreme cell, or a ratio to a negative mean, does not say who is better.
+    The condition's own interval where it compares an average, or the worst case, with this rival;
+    else that of the difference: a best case, or a ratio to a negative mean, does not say who is
+    better.
     """
     stat = condition.stat
     own = condition.peer == rival and stat.of == OURS and not condition.condition.every
-    own = own and effective_pool(stat) in ("mean", "geomean", "median")
+    worst = "max" if better == "lower" else "min"
+    own = own and effective_pool(stat) in ("mean", "geomean", "median", worst)
     found, neutral = condition.found, 1.0 if stat.form == "ratio" else 0.0
     if not own:
         plain = Stat(stat.metric, OURS, (rival,), "difference", where=stat.where)

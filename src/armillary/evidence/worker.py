@@ -5,7 +5,8 @@ The parent writes jobs, one JSON object a line, to one pipe and reads events fro
     {"do": "group", "module": …, "experiment": …, "case": …, "seed": …, "profile": …, "threads": …,
      "contenders": […], "timing": {"metrics": […], "warmups": n, "repeats": n} | null,
      "environment": {…}}
-    {"do": "build", "module": …, "experiment": …, "artefact": …, "slug": …}
+    {"do": "build", "module": …, "experiment": …, "artefact": …, "slug": …,
+     "scratch": …}
 
 Events: ``ready`` (the setup's seconds), ``begin`` (a contender starts), ``row`` (a measurement),
 ``refused`` (the setup raised), ``built``, ``done``. When the parent is gone, so is this process,
@@ -28,11 +29,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from armillary.evidence.shapes import Artefact, Case, Cell, Contender, Experiment
 
 Emit = Callable[..., None]
+
+_MESSAGE_LENGTH = 10_000
 
 
 def main(jobs: int, events: int) -> None:
@@ -45,7 +49,7 @@ def main(jobs: int, events: int) -> None:
     for descriptor in (jobs, events):
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    _enable_fault_handler()
+    _prepare_to_crash()
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(jobs, waiting), daemon=True).start()
 
@@ -64,10 +68,13 @@ def main(jobs: int, events: int) -> None:
         emit("done")
 
 
-def _enable_fault_handler() -> None:
+def _prepare_to_crash() -> None:
+    """Say where a crash happened, and leave no core file behind."""
     import faulthandler
+    import resource
 
     faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _listen(descriptor: int, waiting: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -191,7 +198,7 @@ def _build(job: Mapping[str, Any], emit: Emit) -> None:
         experiment = _experiment(job["module"], job["experiment"])
         artefact: Artefact = next(a for a in experiment.prepare if a.name == job["artefact"])
         seed_everything(0)
-        emit("built", seconds=artefacts.build(job["slug"], artefact))
+        emit("built", seconds=artefacts.build(job["slug"], artefact, Path(job["scratch"])))
     except BaseException as error:
         emit("refused", **describe(error))
 
@@ -211,7 +218,7 @@ def describe(error: BaseException) -> dict[str, str]:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     try:
-        text = str(error)
+        text = str(error)[:_MESSAGE_LENGTH]
     except Exception as second:  # an exception whose own text fails
         text = f"its message raised {type(second).__name__}"
     return {"kind": type(error).__name__, "reason": f"{text or 'no message'}{where}"}
