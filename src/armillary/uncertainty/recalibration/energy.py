@@ -79,7 +79,7 @@ def _cross_samples(p: WeightedSamples, q: WeightedSamples) -> Floats:
     found = np.empty((len(p), len(q)))
     for start in range(0, len(q), rows):
         part = slice(start, start + rows)
-        _expected_overlap(values, mass, first, q[part], found[:, part])
+        _expected_overlap(values, mass, first, q._pick(part), found[:, part])
     return 2 * found + p.mean()[:, None] - q.mean()
 
 
