@@ -306,7 +306,7 @@ GAUSSIAN_PROCESS = Experiment(
     cases={
         "smoke": [],
         "quick": [],
-        "full": [real_case("wage", "net", 1900)],
+        "full": _cases(("wage",), ("net", "boosting"), 1900),
         "long": _cases(("wage", "cps1988"), _MODELS, 2000),
     },
     setup=split,
@@ -327,7 +327,7 @@ GAUSSIAN_PROCESS = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 4, "long": 20},
+    seeds={"smoke": 1, "quick": 3, "full": 3, "long": 20},
     packages=("netcal", "gpytorch", "torch"),
 )
 
