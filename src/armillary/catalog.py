@@ -11,10 +11,13 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 
 from armillary.errors import UnknownMethod
 
 ENTRY_POINT_GROUP = "armillary.methods"
+
+_SLUG = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 #: Packages that hold one method each: ``armillary.<field>.<slug with underscores>``.
 BUILT_IN: tuple[str, ...] = ("armillary.uncertainty.recalibration",)
@@ -120,6 +123,10 @@ def _read(package: str, source: str) -> Method:
     card = importlib.import_module(f"{package}.card").CARD
     if not isinstance(card, Card):
         raise TypeError(f"{package}.card.CARD is a {type(card).__name__}, not a Card")
+    if not isinstance(card.slug, str) or not _SLUG.fullmatch(card.slug):
+        raise ValueError(f"{package}.card.CARD: slug {card.slug!r} is not small letters and -")
+    if card.field not in FIELDS:
+        raise ValueError(f"{package}.card.CARD: there is no field {card.field!r}")
     return Method(card, package, source)
 
 
@@ -143,7 +150,7 @@ def _survey() -> tuple[list[Method], list[Broken]]:
         source = point.dist.name if point.dist is not None else point.value
         try:
             method = _read(point.value, source)
-        except Exception as error:  # a stranger's package may fail in any way
+        except (Exception, SystemExit) as error:  # a stranger's package may fail in any way
             failures.append(Broken(point.name, source, f"{type(error).__name__}: {error}"))
             continue
         if method.card.slug in found:

@@ -73,7 +73,7 @@ class Planting:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self._monkeypatch = folder / "method", monkeypatch
-        self.store = folder / "evidence.sqlite"
+        self.store: Path | str = folder / "evidence.sqlite"
         self.log = folder / "log.txt"
         self.folder.mkdir()
         monkeypatch.setenv("ARMILLARY_BUSY_SECONDS", "off")

@@ -1,9 +1,8 @@
-"""The store: what goes in comes out, once, whatever happens to the file."""
+"""The store's SQLite file: where it lies, what may happen to it, and what came before."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import sqlite3
 import subprocess
@@ -11,8 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from armillary.evidence import schema, sqlite
 from armillary.evidence.shapes import Row
@@ -25,111 +22,6 @@ ROW = Row("m", "e", "quick", "case", 0, "ours", metrics={"error": 1.5})
 def store(tmp_path):
     with Store(tmp_path / "s.sqlite") as opened:
         yield opened
-
-
-names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1)
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    rows=st.lists(
-        st.builds(
-            Row,
-            method=st.just("m"),
-            experiment=st.just("e"),
-            profile=st.just("quick"),
-            case=names,
-            seed=st.integers(0, 2**62),
-            contender=names,
-            repeat=st.integers(0, 9),
-            metrics=st.dictionaries(
-                names, st.floats(allow_nan=False, allow_infinity=False), max_size=3
-            ),
-            seconds=st.floats(0, 1e6),
-        ),
-        max_size=6,
-        unique_by=lambda r: (r.case, r.seed, r.contender, r.repeat),
-    )
-)
-def test_rows_come_out_as_they_went_in(tmp_path_factory, rows):
-    with Store(tmp_path_factory.mktemp("s") / "s.sqlite") as store:
-        store.put("f", rows)
-        found = store.rows("f", "e")
-    key = lambda r: (r.case, r.seed, r.contender, r.repeat)  # noqa: E731
-    assert sorted(found, key=key) == sorted(rows, key=key)
-
-
-def test_a_key_keeps_its_first_measurement(store):
-    store.put("f", [ROW])
-    store.put("f", [dataclasses.replace(ROW, metrics={"error": 9.0})])
-    store.put("f", [dataclasses.replace(ROW, status="failed", kind="died", metrics={})])
-    assert store.rows("f", "e") == [ROW]
-
-
-def test_another_fingerprint_is_another_key(store):
-    other = dataclasses.replace(ROW, metrics={"error": 9.0})
-    store.put("f", [ROW])
-    store.put("g", [other])
-    assert store.rows("f", "e") == [ROW]
-    assert store.rows("g", "e") == [other]
-
-
-def test_not_run_gives_way_to_a_measurement_and_never_replaces_one(store):
-    absent = dataclasses.replace(ROW, status="not run", kind="extra", reason="x", metrics={})
-    store.put("f", [absent])
-    store.put("f", [dataclasses.replace(absent, reason="y")])
-    assert [r.reason for r in store.rows("f", "e")] == ["y"]
-    store.put("f", [ROW])
-    store.put("f", [absent])
-    assert store.rows("f", "e") == [ROW]
-
-
-def test_a_group_is_replaced_whole(store):
-    old = [dataclasses.replace(ROW, repeat=i, metrics={"error": float(i)}) for i in range(5)]
-    other = dataclasses.replace(ROW, seed=1)
-    store.put("f", [*old, other])
-    new = [dataclasses.replace(ROW, repeat=i, metrics={"error": 10.0 + i}) for i in range(2)]
-    store.put("f", new, replace_group=True)
-    assert store.rows("f", "e") == [*new, other]
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"), [(math.nan, "nan"), (math.inf, "inf"), (-math.inf, "inf")]
-)
-def test_what_is_not_finite_is_stored_as_a_failure(store, value, kind):
-    store.put("f", [dataclasses.replace(ROW, metrics={"error": value, "fine": 1.0})])
-    (row,) = store.rows("f", "e")
-    assert (row.status, row.kind, row.metrics) == ("failed", kind, {})
-
-
-def test_a_transaction_that_fails_leaves_nothing(store):
-    bad = dataclasses.replace(ROW, seed=1, metrics={"error": object()})  # pyright: ignore
-    with pytest.raises(TypeError):
-        store.put("f", [ROW, bad])
-    assert store.rows("f", "e") == []
-
-
-def test_seeds_can_be_picked(store):
-    rows = [dataclasses.replace(ROW, seed=seed) for seed in range(6)]
-    store.put("f", rows)
-    assert store.rows("f", "e", [1, 4]) == [rows[1], rows[4]]
-    assert store.rows("f", "e", []) == []
-
-
-def test_an_unfinished_run_leaves_a_trace_but_no_bundle(store):
-    store.begin_run("m", "quick", plan={}, environment={"method": "m"})
-    assert store.bundles() == []
-    assert store.bundle("m", "quick") is None
-    with sqlite3.connect(store.path) as connection:
-        assert connection.execute("SELECT method, finished FROM runs").fetchall() == [("m", 0)]
-
-
-def test_seconds_of_groups_are_averaged_by_case(store):
-    for seed, seconds in enumerate((1.0, 3.0)):
-        store.put_seconds("f", "m", "e", "quick", "case", seed, seconds)
-    store.put_seconds("f", "m", "e", "quick", "case", 1, 5.0)
-    assert store.typical_seconds("m", "e", "quick") == {"case": 3.0}
-    assert store.typical_seconds("m", "e", "full") == {}
 
 
 # ---- where it lies -----------------------------------------------------------------------------
@@ -166,7 +58,7 @@ def test_a_url_names_the_same_file_as_its_path(tmp_path):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "sqlite://", "sqlite:///:memory:", "nothing://x", "postgresql://me:word@h/db", "://"],
+    ["", "sqlite://", "sqlite:///:memory:", "nothing://x", "mysql://me:word@h/db", "://"],
 )
 def test_urls_that_are_no_store_are_refused_without_their_password(url):
     with pytest.raises(ValueError, match="sqlite:///PATH") as caught:
@@ -437,21 +329,6 @@ with Store(path) as store:
                         Row("m", "e", "quick", "case", seed, "both", metrics={"a": seed})])
 """
 
-READER = """
-import sys
-from armillary.evidence.store import Store
-path, count = sys.argv[1], int(sys.argv[2])
-with Store(path, read_only=True) as store:
-    while True:
-        rows = store.rows("f", "e")
-        for row in rows:
-            assert row.metrics["a"] == row.seed
-            assert len(row.metrics) == (1 if row.contender == "both" else 2)
-        seen = {r.contender: sum(x.contender == r.contender for x in rows) for r in rows}
-        if len(rows) == 3 * count:
-            break
-"""
-
 
 def _start(code: str, *arguments: object) -> subprocess.Popen:
     source = str(Path(str(schema.__file__)).parents[2])
@@ -465,19 +342,6 @@ def _succeed(*processes: subprocess.Popen) -> None:
     for process in processes:
         _, error = process.communicate(timeout=100)
         assert process.returncode == 0, error
-
-
-def test_two_writers_and_a_reader(tmp_path):
-    path, count = tmp_path / "s.sqlite", 60
-    Store(path).close()
-    _succeed(
-        _start(WRITER, path, "first", count), _start(WRITER, path, "second", count),
-        _start(READER, path, count),
-    )  # fmt: skip
-    with Store(path) as store:
-        rows = store.rows("f", "e")
-    assert len(rows) == 3 * count
-    assert len({(r.seed, r.contender) for r in rows}) == 3 * count
 
 
 def test_many_processes_create_the_store_at_once(tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from armillary import catalog, output
-from armillary.errors import ExitCode
+from armillary.errors import ExitCode, require
 from armillary.output.files import to_json
 
 if TYPE_CHECKING:
@@ -40,11 +40,25 @@ def bench(
         int | None,
         typer.Option(min=1, help="Processes for untimed work; one a core, at most 4, if left out."),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Ray cluster for untimed work: local, auto, HOST:PORT or ray://HOST:PORT.",
+        ),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of data files; ARMILLARY_DATA if left out.")
     ] = None,
     peer: Annotated[
         list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a peer is; repeatable.")
+    ] = None,
+    case: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your own data, shown beside the claims.")
+    ] = None,
+    contender: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Your own method, shown beside ours."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would run, how long, what is missing.")
@@ -66,12 +80,16 @@ def bench(
     Example: armillary bench recalibration --profile quick
     """
     wanted = _wanted(slugs or [], every)
-    _check(wanted, claim, json_file, dry_run, write_evidence)
-    requests = _requests(wanted, every, profile, seed_base, claim, data, _peers(peer or []))
+    _check_cluster(ray, workers)
+    brought = case is not None or contender is not None
+    _check(wanted, claim, brought, json_file, dry_run, write_evidence)
+    requests = _requests(
+        wanted, every, profile, seed_base, claim, data, _peers(peer or []), case, contender
+    )
     if dry_run:
         _dry_run(requests, store)
         return
-    results = _measure(requests, store, workers)
+    results = _measure(requests, store, workers, ray)
     for result in results:
         _remarks(result)
         if write_evidence is not None:
@@ -96,6 +114,7 @@ def _wanted(slugs: list[str], every: bool) -> list[str]:
 def _check(
     wanted: list[str],
     claim: str | None,
+    brought: bool,
     json_file: str | None,
     dry_run: bool,
     write_evidence: Path | None,
@@ -105,11 +124,26 @@ def _check(
         raise ValueError(f"--claim {claim!r} belongs to one method: name just that one")
     if claim is not None and write_evidence is not None:
         raise ValueError("--write-evidence writes a method's whole evidence: leave out --claim")
+    if brought and len(wanted) != 1:
+        raise ValueError("--case and --contender belong to one method: name just that one")
+    if brought and write_evidence is not None:
+        raise ValueError("--write-evidence takes no --case and no --contender: they are yours")
     if dry_run and (json_file is not None or write_evidence is not None):
         raise ValueError("--dry-run measures nothing: leave out --json and --write-evidence")
     for path in (json_file if json_file != "-" else None, write_evidence):
         if path is not None and not Path(path).absolute().parent.is_dir():
             raise FileNotFoundError(f"no folder {str(Path(path).absolute().parent)!r} to write to")
+
+
+def _check_cluster(ray: str | None, workers: int | None) -> None:
+    if ray is None:
+        return
+    if workers is not None:
+        raise ValueError("give --workers or --ray, not both")
+    from armillary.evidence.cluster import check
+
+    check(ray)
+    require("ray", what="--ray", extra="ray")
 
 
 def _peers(given: list[str]) -> dict[str, str] | None:
@@ -130,6 +164,8 @@ def _requests(
     claim: str | None,
     data: Path | None,
     peers: dict[str, str] | None,
+    case: Path | None,
+    contender: str | None,
 ) -> list[Request]:
     """Read all methods first: a wrong name stops the command before it has measured anything."""
     from armillary.evidence import runner
@@ -137,7 +173,8 @@ def _requests(
     requests = []
     for slug in wanted:
         try:
-            requests.append(runner.prepare(slug, profile, seed_base, claim, data, peers))
+            given = (profile, seed_base, claim, data, peers, case, contender)
+            requests.append(runner.prepare(slug, *given))
         except ImportError as missing:
             if not every:
                 raise
@@ -145,7 +182,9 @@ def _requests(
     return requests
 
 
-def _measure(requests: list[Request], url: str | None, workers: int | None) -> list[Result]:
+def _measure(
+    requests: list[Request], url: str | None, workers: int | None, ray: str | None
+) -> list[Result]:
     from armillary.evidence import runner
     from armillary.evidence.store import Store
 
@@ -153,7 +192,7 @@ def _measure(requests: list[Request], url: str | None, workers: int | None) -> l
     with Store(url) as store:
         try:
             for request in requests:
-                results.append(runner.measure(request, store, workers))
+                results.append(runner.measure(request, store, workers, ray=ray))
         except KeyboardInterrupt:
             output.console().note("what is measured is stored: the same command goes on from here")
             raise

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "info": ("armillary.cli.info", "What a method gives, its claims and how they stand."),
     "doctor": ("armillary.cli.doctor", "What is installed, what is missing, how to mend it."),
     "bench": ("armillary.cli.bench", "Run a method's evidence on this machine."),
+    "compare": ("armillary.cli.compare", "Show which verdicts and figures moved; a gate for CI."),
     "report": ("armillary.cli.report", "Build the static report of all evidence."),
     "new": ("armillary.cli.new", "Write the skeleton of a new method."),
     "cache": ("armillary.cli.cache", "Show or clear what is cached."),

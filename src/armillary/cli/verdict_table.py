@@ -93,6 +93,13 @@ def _figure_and_target(claim: Mapping[str, Any]) -> tuple[str, str]:
 
 def figure(condition: Mapping[str, Any]) -> str:
     """A condition's estimate with its interval: ``crps ours/pit 0.931 [0.91, 0.95]``."""
+    if condition.get("estimate") is None:
+        return f"{figure_name(condition)}: no figure"
+    return f"{figure_name(condition)} {value(condition)}"
+
+
+def figure_name(condition: Mapping[str, Any]) -> str:
+    """What a condition measures of whom: ``crps ours/pit``."""
     sign = {"ratio": "/", "difference": " - "}.get(condition.get("form") or "", "")
     who = condition.get("of") or "ours"
     peer = condition.get("over")
@@ -100,13 +107,17 @@ def figure(condition: Mapping[str, Any]) -> str:
         who = f"{who}{sign}{peer if isinstance(peer, str) else ', '.join(peer)}"
     if condition.get("form") == "slope":
         who = f"{who} against {condition.get('along')}"
-    name = f"{condition.get('metric') or ''} {who}".strip()
+    return f"{condition.get('metric') or ''} {who}".strip()
+
+
+def value(condition: Mapping[str, Any]) -> str:
+    """A condition's estimate with its interval: ``0.931 [0.91, 0.95]``."""
     estimate = condition.get("estimate")
     if estimate is None:
-        return f"{name}: no figure"
+        return "no figure"
     low, high = condition.get("low"), condition.get("high")
     interval = "" if low is None or high is None else f" [{low:.3g}, {high:.3g}]"
-    return f"{name} {estimate:.3g}{interval}"
+    return f"{estimate:.3g}{interval}"
 
 
 def target(condition: Mapping[str, Any]) -> str:

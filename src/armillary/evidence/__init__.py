@@ -18,6 +18,7 @@ from armillary.lazy import attach
 if TYPE_CHECKING:
     from armillary.evidence.artefacts import artefact_path as artefact_path
     from armillary.evidence.bundle import Bundle as Bundle
+    from armillary.evidence.inputs import case_path as case_path
     from armillary.evidence.inputs import data_path as data_path
     from armillary.evidence.inputs import peer_path as peer_path
     from armillary.evidence.runner import run as run
@@ -50,6 +51,7 @@ _HOMES = {
     "Bundle": "bundle",
     "artefact_path": "artefacts",
     "consume": "sink",
+    "case_path": "inputs",
     "data_path": "inputs",
     "peer_path": "inputs",
     "Store": "store",

@@ -17,6 +17,9 @@ A condition that compares with several peers has one object a peer (``condition`
 the claim); ``tightest`` marks the peer that comes nearest to breaking it. ``interval`` names how
 ``low`` and ``high`` were made (``t``, ``bca``, ``wilson``, …, or ``none``).
 
+What a user brought of her own (`armillary.evidence.own`) has an object too, with ``own: true``, the
+verdict ``none`` and no bounds; no object of another claim depends on it.
+
 ``rows.csv.gz`` has one line a metric of a measurement, in the columns of `ROW_COLUMNS`; a
 measurement without a value has one line whose ``metric`` and ``value`` are empty.
 

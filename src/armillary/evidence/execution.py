@@ -9,7 +9,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from armillary.evidence import artefacts, lock, process
 from armillary.evidence.inputs import Inputs
@@ -18,6 +18,9 @@ from armillary.evidence.schedule import Group, Trial, finished_cells
 from armillary.evidence.scrub import Scrubber
 from armillary.evidence.shapes import Artefact, Row
 from armillary.evidence.store import Store
+
+if TYPE_CHECKING:
+    from armillary.evidence.cluster import Cluster
 
 _TICK = 0.25
 
@@ -46,6 +49,7 @@ class Execution:
         inputs: what the user gave.
         workers: processes for untimed work.
         note: told what a user should know meanwhile.
+        cluster: does the untimed work in the place of processes here; it is left before timed work.
     """
 
     def __init__(
@@ -55,9 +59,10 @@ class Execution:
         inputs: Inputs,
         workers: int = 1,
         note: Callable[[str], None] = lambda _: None,
+        cluster: Cluster | None = None,
     ) -> None:
         self._store, self._modules, self._inputs = store, modules, inputs
-        self._workers, self._note = workers, note
+        self._workers, self._note, self._cluster = workers, note, cluster
         self._scrub = Scrubber(inputs.labels())
         self._alive: list[Worker] = []
         #: Folders of each experiment's artefacts; None: one of them could not be built.
@@ -71,6 +76,8 @@ class Execution:
     def __exit__(self, *_: object) -> None:
         for worker in list(self._alive):
             self._end(worker)
+        if self._cluster is not None:
+            self._cluster.close()
 
     def run(self, groups: Sequence[Group]) -> Iterator[Group]:
         """Measure groups, untimed ones first; yields each when its rows are stored."""
@@ -80,7 +87,12 @@ class Execution:
                 ready.append(group)
             else:
                 yield group
-        yield from self._untimed([g for g in ready if g.timing is None])
+        untimed = [g for g in ready if g.timing is None]
+        if self._cluster is None:
+            yield from self._untimed(untimed)
+        else:
+            yield from self._on_cluster(self._cluster, untimed)
+            self._cluster.close()  # its idle processes would disturb timed work
         yield from self._timed([g for g in ready if g.timing is not None])
 
     # ---- artefacts -----------------------------------------------------------------------------
@@ -151,6 +163,19 @@ class Execution:
         self._store.put(trial.fingerprint, rows)
 
     # ---- untimed work --------------------------------------------------------------------------
+
+    def _on_cluster(self, cluster: Cluster, groups: Sequence[Group]) -> Iterator[Group]:
+        """Only here do rows of tasks enter the store, one transaction a group."""
+        for group, found in cluster.measure(groups, self._modules, self._inputs):
+            trial = group.trial
+            rows = [dataclasses.replace(row, reason=self._scrub(row.reason)) for row in found.rows]
+            self._store.put(trial.fingerprint, rows)
+            if found.seconds is not None:
+                self._store.put_seconds(
+                    trial.fingerprint, trial.method, trial.experiment.id, trial.profile,
+                    group.case, group.seed, found.seconds,
+                )  # fmt: skip
+            yield group
 
     def _untimed(self, groups: Sequence[Group]) -> Iterator[Group]:
         waiting = collections.deque((group, list(group.contenders)) for group in groups)

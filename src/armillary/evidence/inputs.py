@@ -21,6 +21,9 @@ from armillary.evidence.shapes import Need
 
 DATA_VARIABLE = "ARMILLARY_DATA"
 PEERS_VARIABLE = "ARMILLARY_PEERS"
+#: Set in worker processes only: what the user brought for this one run.
+CASE_VARIABLE = "ARMILLARY_CASE"
+CONTENDER_VARIABLE = "ARMILLARY_CONTENDER"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,22 +33,28 @@ class Inputs:
     Attributes:
         data: folder of data files, or None.
         peers: path of each peer by its name.
+        case: a file of the user's own, or None.
+        contender: ``module:function`` of her own method, or None.
     """
 
     data: Path | None = None
     peers: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    case: Path | None = None
+    contender: str | None = None
 
     @classmethod
     def given(
         cls,
         data: str | os.PathLike[str] | None = None,
         peers: Mapping[str, str | os.PathLike[str]] | None = None,
+        case: str | os.PathLike[str] | None = None,
+        contender: str | None = None,
     ) -> Inputs:
         """From arguments, or from the environment where an argument is None.
 
         Raises:
             NotADirectoryError: ``data`` is no folder.
-            FileNotFoundError: a peer's path does not exist.
+            FileNotFoundError: a peer's path or the case does not exist.
         """
         if data is None:
             data = os.environ.get(DATA_VARIABLE) or None
@@ -61,13 +70,20 @@ class Inputs:
                     f"peer {name!r}: nothing at {str(path)!r}: give --peer {name}=PATH with a path "
                     "that exists"
                 )
-        return cls(folder, found)
+        file = None if case is None else Path(case).expanduser().absolute()
+        if file is not None and not file.is_file():
+            raise FileNotFoundError(f"case={str(case)!r}: no such file")
+        return cls(folder, found, file, contender)
 
     def environment(self) -> dict[str, str]:
         """Variables that carry these inputs to a child process."""
         variables = {PEERS_VARIABLE: json.dumps({n: str(p) for n, p in self.peers.items()})}
         if self.data is not None:
             variables[DATA_VARIABLE] = str(self.data)
+        if self.case is not None:
+            variables[CASE_VARIABLE] = str(self.case)
+        if self.contender is not None:
+            variables[CONTENDER_VARIABLE] = self.contender
         return variables
 
     def labels(self) -> dict[str, str]:
@@ -75,6 +91,8 @@ class Inputs:
         labels = {str(path): f"<peer {name}>" for name, path in self.peers.items()}
         if self.data is not None:
             labels[str(self.data)] = "<data>"
+        if self.case is not None:
+            labels[str(self.case)] = "<case>"
         return labels
 
     def missing(self, needs: Iterable[Need]) -> Need | None:
@@ -131,6 +149,18 @@ def peer_path(name: str) -> Path:
     if name not in peers:
         raise KeyError(f"peer {name!r}: give --peer {name}=PATH")
     return Path(peers[name])
+
+
+def case_path() -> Path:
+    """The file that was given with ``--case``.
+
+    Raises:
+        FileNotFoundError: none was given.
+    """
+    file = os.environ.get(CASE_VARIABLE)
+    if not file:
+        raise FileNotFoundError("no case of the user's own: give --case FILE")
+    return Path(file)
 
 
 def _peers_of_environment() -> dict[str, str]:

@@ -8,13 +8,13 @@ import importlib
 import os
 import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from armillary import __version__, catalog, output
 from armillary.catalog import Method
 from armillary.errors import MissingExtra
-from armillary.evidence import environment, lock
+from armillary.evidence import environment, lock, own
 from armillary.evidence.bundle import ROW_COLUMNS, Bundle
 from armillary.evidence.execution import Execution
 from armillary.evidence.inputs import Inputs
@@ -93,6 +93,9 @@ def run(
     data: str | os.PathLike[str] | None = None,
     peers: Mapping[str, str | os.PathLike[str]] | None = None,
     progress: bool = True,
+    case: str | os.PathLike[str] | None = None,
+    contender: str | None = None,
+    ray: str | None = None,
 ) -> Result:
     """Measure and judge the claims of a method on this machine.
 
@@ -110,6 +113,10 @@ def run(
         data: folder of data files that do not ship with the package.
         peers: paths of peers that the user has, by name.
         progress: whether to tell on stderr how far it is.
+        case: a file of the user's own, shown beside the claims; see `armillary.evidence.own`.
+        contender: ``module:function`` of her own method, shown beside ours.
+        ray: address of a Ray cluster for untimed work, in the place of ``workers``; ``local``: one
+            of this machine's own.
 
     Returns:
         Claims and rows.
@@ -121,11 +128,13 @@ def run(
         StoreUnavailable: the store cannot be opened or written.
         StoreFull: its disk is full.
     """
-    request = prepare(slug, profile, seed_base, claim, data, peers)
+    request = prepare(slug, profile, seed_base, claim, data, peers, case, contender)
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers}: at least 1")
+    if workers is not None and ray is not None:
+        raise ValueError("give workers or ray, not both")
     with Store(store) as opened:
-        return measure(request, opened, workers, progress)
+        return measure(request, opened, workers, progress, ray)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,9 +157,12 @@ class Request:
     inputs: Inputs
     trials: tuple[Trial, ...]
 
-    @property
-    def command(self) -> str:
-        """The command that asks for the same; paths stand as placeholders."""
+    def command(self, brought: bool = False) -> str:
+        """The command that asks for the same; paths stand as placeholders.
+
+        Args:
+            brought: with what the user brought of her own.
+        """
         words = ["armillary", "bench", self.method.card.slug, "--profile", self.profile]
         if self.seed_base:
             words += ["--seed-base", str(self.seed_base)]
@@ -160,6 +172,10 @@ class Request:
             words += ["--data", "DIR"]
         for name in sorted(self.inputs.peers):
             words += ["--peer", f"{name}=PATH"]
+        if brought and self.inputs.case is not None:
+            words += ["--case", "FILE"]
+        if brought and self.inputs.contender is not None:
+            words += ["--contender", self.inputs.contender]
         return shlex.join(words)
 
     def plan(self, store: Store | None) -> Plan:
@@ -174,6 +190,8 @@ def prepare(
     claim: str | None = None,
     data: str | os.PathLike[str] | None = None,
     peers: Mapping[str, str | os.PathLike[str]] | None = None,
+    case: str | os.PathLike[str] | None = None,
+    contender: str | None = None,
 ) -> Request:
     """Read a method's experiments and check what is asked of them; see `run`."""
     if profile not in PROFILES:
@@ -182,7 +200,7 @@ def prepare(
     if not 0 <= seed_base < 2**62:
         raise ValueError(f"seed_base={seed_base}: at least 0 and below 2**62")
     method = catalog.get(slug)
-    inputs = Inputs.given(data, peers)
+    inputs = Inputs.given(data, peers, case, contender)
     chosen = experiments(method)
     if claim is not None:
         known = [c.id for e in chosen for c in e.claims]
@@ -192,12 +210,15 @@ def prepare(
     if any(e.timed is not None for e in chosen):
         lock.patience()  # a wrong setting is told before hours of untimed work
     code = environment.code_digest(method)
+    with_code = [(e, code) for e in chosen]
+    if brought := own.experiments(method.evidence_module, chosen, name, inputs):
+        with_code += [(e, f"{code} {own.digest(inputs)}") for e in brought]
     trials = tuple(
         Trial(
-            slug, e, name, environment.fingerprint(slug, e, profile, code),
+            slug, e, name, environment.fingerprint(slug, e, profile, digest),
             tuple(range(seed_base, seed_base + e.seeds.get(profile, 0))),
         )
-        for e in chosen
+        for e, digest in with_code
     )  # fmt: skip
     return Request(method, name, seed_base, claim, inputs, trials)
 
@@ -207,11 +228,19 @@ def experiments(method: Method) -> list[Experiment]:
 
     Raises:
         MissingExtra: the method's own packages are not installed.
+        ImportError: its evidence cannot be imported, whatever it raises.
         ValueError: two experiments, or two claims, share a name.
     """
     if missing := method.missing_modules():
         raise MissingExtra(method.card.slug, method.card.extra, missing[0])
-    found = list(importlib.import_module(method.evidence_module).EXPERIMENTS)
+    try:
+        found = list(importlib.import_module(method.evidence_module).EXPERIMENTS)
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split()) or "no message"
+        raise ImportError(
+            f"the evidence of {method.card.slug}, of the package {method.source}, cannot be "
+            f"imported: {type(error).__name__}: {text}"
+        ) from error
     for what, names in (
         ("experiments", [e.id for e in found]),
         ("claims", [c.id for e in found for c in e.claims]),
@@ -228,12 +257,17 @@ def default_workers() -> int:
 
 
 def measure(
-    request: Request, store: Store, workers: int | None = None, progress: bool = True
+    request: Request,
+    store: Store,
+    workers: int | None = None,
+    progress: bool = True,
+    ray: str | None = None,
 ) -> Result:
     """Measure what a request still lacks in a store, judge, and store the verdicts."""
     clock = time.monotonic()
     workers = default_workers() if workers is None else workers
     about = describe(request, workers)
+    about["cluster"] = None if ray is None else "ray"
     where = {
         t.experiment.id: {"fingerprint": t.fingerprint, "seeds": list(t.seeds)}
         for t in request.trials
@@ -242,7 +276,7 @@ def measure(
         request.method.card.slug, request.profile,
         plan=where, environment=about, whole=request.claim is None,
     )  # fmt: skip
-    artefact_seconds = _measure_groups(request, store, workers, progress)
+    artefact_seconds = _measure_groups(request, store, workers, progress, ray)
     rows = {
         name: store.ordered_rows(name, place, about["experiments"][name])
         for name, place in where.items()
@@ -256,7 +290,9 @@ def measure(
     return Result(Bundle(request.method.card.slug, request.profile, claims, everything, about))
 
 
-def _measure_groups(request: Request, store: Store, workers: int, progress: bool) -> float:
+def _measure_groups(
+    request: Request, store: Store, workers: int, progress: bool, ray: str | None
+) -> float:
     """Measure the groups of a request's plan; gives the seconds of its artefacts."""
     work = request.plan(store)
     for trial in request.trials:
@@ -266,7 +302,12 @@ def _measure_groups(request: Request, store: Store, workers: int, progress: bool
     slug = request.method.card.slug
     note = _note if progress else _silent
     modules = {slug: request.method.evidence_module}
-    with Execution(store, modules, request.inputs, workers, note) as execution:
+    cluster = None
+    if ray is not None and any(group.timing is None for group in work.groups):
+        from armillary.evidence.cluster import Cluster
+
+        cluster = Cluster(ray, workers)
+    with Execution(store, modules, request.inputs, workers, note, cluster) as execution:
         groups = execution.run(work.groups)
         for _ in output.progress(groups, slug, len(work.groups), quiet=not progress):
             pass
@@ -282,17 +323,18 @@ def judged(
     slug = request.method.card.slug
     found: list[dict[str, Any]] = []
     for trial in request.trials:
-        claims: Iterable[dict[str, Any]] = judge(
+        claims: Sequence[dict[str, Any]] = judge(
             trial.experiment,
             rows[trial.experiment.id],
             request.profile,
             artefact_seconds=artefact_seconds,
-            command=request.command,
+            command=request.command(trial.own),
             seed_base=request.seed_base,
         )
+        claims = own.shown(claims) if trial.own else claims
         found += [claim | {"method": slug} for claim in claims]
     if request.claim is not None:
-        found = [claim for claim in found if claim["claim"] == request.claim]
+        found = [claim for claim in found if claim["claim"] == request.claim or claim.get("own")]
     return found
 
 
@@ -312,7 +354,7 @@ def describe(request: Request, workers: int) -> dict[str, Any]:
         "git_commit": environment.git_commit(request.method.package),
         "seed_base": request.seed_base,
         "seeds": {t.experiment.id: len(t.seeds) for t in request.trials},
-        "command": request.command,
+        "command": request.command(),
         "started": _now(),
         "finished": None,
         "seconds": None,
@@ -332,6 +374,7 @@ def _described(trial: Trial) -> dict[str, Any]:
     timed = experiment.timed
     return {
         "title": experiment.title,
+        "own": trial.own,
         "unit": experiment.unit,
         "timed": None if timed is None else dataclasses.asdict(timed),
         "metrics": metrics,

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 from armillary.evidence.inputs import Inputs
+from armillary.evidence.own import PREFIX
 from armillary.evidence.shapes import Case, Contender, Experiment, Need, Row, Timing
 from armillary.evidence.store import Store
 
@@ -28,6 +29,11 @@ class Trial:
     profile: str
     fingerprint: str
     seeds: tuple[int, ...]
+
+    @property
+    def own(self) -> bool:
+        """Whether it measures what the user brought, not what the method states."""
+        return self.experiment.id.startswith(PREFIX)
 
     @property
     def cases(self) -> Sequence[Case]:

@@ -96,17 +96,17 @@ def bring_up_to_date(connection: sa.Connection) -> None:
 
 
 def version_of(connection: sa.Connection) -> int:
-    """The schema of the store: 0 for a fresh file.
+    """The schema of the store: 0 for an empty one.
 
     Raises:
-        ValueError: the file belongs to something else, or to a newer version.
+        ValueError: the database belongs to something else, or to a newer version.
     """
     tables = set(sa.inspect(connection).get_table_names())
     if not tables:
         return 0
     if "meta" not in tables or "cells" not in tables:
         raise ValueError(
-            "this SQLite file is no store of Armillary (it has other tables): give another with "
+            "this database is no store of Armillary (it has other tables): give another with "
             "--store"
         )
     found = connection.execute(

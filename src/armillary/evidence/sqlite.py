@@ -65,6 +65,7 @@ class Database:
     def __init__(self, url: str | os.PathLike[str] | None, read_only: bool) -> None:
         parsed = parse(url)
         self.path = Path(parsed.database or "")
+        self.name = repr(str(self.path))
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         if not read_only:
             _make_folder(self.path)
@@ -156,8 +157,8 @@ def parse(url: str | os.PathLike[str] | None) -> sa.URL:
         parsed = sa.make_url(text)
     except exc.ArgumentError:
         raise ValueError(
-            f"store={hide_passwords(text)!r} is not understood: give the path of an SQLite file "
-            "or sqlite:///PATH"
+            f"store={hide_passwords(text)!r} is not understood: give the path of an SQLite "
+            "file, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
         ) from None
     if (
         parsed.get_backend_name() != "sqlite"
@@ -166,7 +167,7 @@ def parse(url: str | os.PathLike[str] | None) -> sa.URL:
     ):
         raise ValueError(
             f"store={hide_passwords(text)!r}: a store is an SQLite file, given by its path or as "
-            "sqlite:///PATH"
+            "sqlite:///PATH, or a PostgreSQL database, postgresql://USER@HOST/DATABASE"
         )
     return parsed
 

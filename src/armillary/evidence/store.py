@@ -1,8 +1,8 @@
 """Where measurements are kept: one row a (cell, contender, repeat), never two for one key.
 
-SQLite through SQLAlchemy Core. Rows are keyed by (fingerprint, experiment, case, seed, contender,
-repeat) and written in one transaction a cell, so that an interrupted run loses at most the cell
-that it was measuring. Runs are ordered by their number and never by a clock.
+SQLite or PostgreSQL through SQLAlchemy Core. Rows are keyed by (fingerprint, experiment, case,
+seed, contender, repeat) and written in one transaction a cell, so that an interrupted run loses at
+most the cell that it was measuring. Runs are ordered by their number and never by a clock.
 """
 
 from __future__ import annotations
@@ -15,35 +15,37 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from armillary.evidence import schema
+from armillary.evidence import postgres, schema
 from armillary.evidence.bundle import Bundle
+from armillary.evidence.postgres import PostgresDatabase, StoreLost
 from armillary.evidence.schema import SCHEMA_VERSION, cells, groups, metrics, runs
 from armillary.evidence.shapes import Row
 from armillary.evidence.sqlite import Database, StoreFull, StoreUnavailable
 from armillary.output.files import to_json
 
-__all__ = ["Store", "StoreFull", "StoreUnavailable", "only_finite"]
+__all__ = ["Store", "StoreFull", "StoreLost", "StoreUnavailable", "only_finite"]
 
 
 class Store:
     """Measurements, runs and their verdicts.
 
     Args:
-        url: a SQLAlchemy URL (``sqlite:///…``) or the path of an SQLite file; None: the user's own
-            store, ``evidence.sqlite`` in `armillary.places.data_dir`.
+        url: the path of an SQLite file, or a SQLAlchemy URL (``sqlite:///…`` or
+            ``postgresql://…``); None: the user's own store, ``evidence.sqlite`` in
+            `armillary.places.data_dir`.
         read_only: open an existing store and write nothing, not even next to it.
 
     Raises:
-        StoreUnavailable: it cannot be created or opened; the message names ``--store`` and
-            ``ARMILLARY_HOME``.
-        FileNotFoundError: ``read_only`` and there is no such file.
+        StoreUnavailable: it cannot be created, opened or reached; the message names ``--store``.
+        MissingExtra: a PostgreSQL URL, and the driver is not installed.
+        FileNotFoundError: ``read_only`` and there is no such file, or it holds nothing yet.
         ValueError: the URL is not understood, the file is no store, or a newer version of
             Armillary wrote it.
     """
 
     def __init__(self, url: str | os.PathLike[str] | None = None, *, read_only: bool = False):
         self.read_only = read_only
-        self._database = Database(url, read_only)
+        self._database = _database(url, read_only)
         self.path = self._database.path
         try:
             self._schema = self._prepare()
@@ -70,7 +72,8 @@ class Store:
         if self.read_only:
             if version == 0:
                 raise FileNotFoundError(
-                    f"the store {str(self.path)!r} holds nothing yet: run `armillary bench` first"
+                    f"the store {self._database.name} holds nothing yet: run `armillary bench` "
+                    "first"
                 )
             return version  # what is read has been there since schema 1
         with self._database.writing() as connection:
@@ -93,7 +96,8 @@ class Store:
 
         Raises:
             StoreFull: the disk is full; nothing of this call is stored.
-            StoreUnavailable: the file has become unwritable.
+            StoreLost: the server went away; the call is stored whole or not at all.
+            StoreUnavailable: the store has become unwritable.
         """
         rows = [only_finite(row) for row in rows]
         with self._database.writing() as connection:
@@ -114,18 +118,20 @@ class Store:
             if not seeds:
                 return []
             query = query.where(cells.c.seed.between(min(seeds), max(seeds)))
-        query = query.order_by(cells.c.case_name, cells.c.seed, cells.c.contender, cells.c.repeat)
         found = (
             sa.select(metrics)
             .join(cells, cells.c.id == metrics.c.cell)
             .where(cells.c.fingerprint == fingerprint, cells.c.experiment == experiment)
-            .order_by(metrics.c.cell, metrics.c.name)
         )
         values: dict[int, dict[str, float]] = {}
         with self._database.reading() as connection:
-            for cell, name, value in connection.execute(found):
+            # Sorted here: databases differ in how they order text.
+            for cell, name, value in sorted(tuple(line) for line in connection.execute(found)):
                 values.setdefault(cell, {})[name] = value
-            stored = connection.execute(query).all()
+            stored = sorted(
+                connection.execute(query),
+                key=lambda line: (line.case_name, line.seed, line.contender, line.repeat),
+            )
         wanted = None if seeds is None else set(seeds)
         return [
             _row(line, values.get(line.id, {}))
@@ -276,6 +282,13 @@ class Store:
             keys = sorted(connection.execute(query).all())
         found = (self.bundle(slug, profile) for slug, profile in keys)
         return [bundle for bundle in found if bundle is not None]
+
+
+def _database(url: str | os.PathLike[str] | None, read_only: bool) -> Database | PostgresDatabase:
+    """The database that a URL names."""
+    if isinstance(url, str) and postgres.is_postgres(url):
+        return PostgresDatabase(url, read_only)
+    return Database(url, read_only)
 
 
 def only_finite(row: Row) -> Row:

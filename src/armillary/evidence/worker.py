@@ -32,7 +32,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from armillary.evidence.shapes import Artefact, Case, Cell, Contender, Experiment
+from armillary.evidence import own
+from armillary.evidence.shapes import Artefact, Case, Cell, Contender, Experiment, ProfileName
 
 Emit = Callable[..., None]
 
@@ -90,7 +91,7 @@ def _listen(descriptor: int, waiting: queue.SimpleQueue[dict[str, Any]]) -> None
 def run_group(job: Mapping[str, Any], emit: Emit) -> None:
     """Set one (case, seed) up and let every contender of the job do the same work."""
     try:
-        experiment = _experiment(job["module"], job["experiment"])
+        experiment = _experiment(job["module"], job["experiment"], job["profile"])
         case = _case(experiment, job["profile"], job["case"])
         cell = Cell(case, job["seed"], job["profile"], job["threads"])
         by_name = {c.name: c for c in experiment.contenders}
@@ -195,7 +196,7 @@ def _build(job: Mapping[str, Any], emit: Emit) -> None:
     from armillary.evidence import artefacts
 
     try:
-        experiment = _experiment(job["module"], job["experiment"])
+        experiment = _experiment(job["module"], job["experiment"].removeprefix(own.PREFIX))
         artefact: Artefact = next(a for a in experiment.prepare if a.name == job["artefact"])
         seed_everything(0)
         emit("built", seconds=artefacts.build(job["slug"], artefact, Path(job["scratch"])))
@@ -224,7 +225,9 @@ def describe(error: BaseException) -> dict[str, str]:
     return {"kind": type(error).__name__, "reason": f"{text or 'no message'}{where}"}
 
 
-def _experiment(module: str, name: str) -> Experiment:
+def _experiment(module: str, name: str, profile: ProfileName = "smoke") -> Experiment:
+    if name.startswith(own.PREFIX):
+        return own.find(module, name, profile)
     return next(e for e in importlib.import_module(module).EXPERIMENTS if e.id == name)
 
 

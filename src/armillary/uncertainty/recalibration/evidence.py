@@ -29,6 +29,8 @@ from armillary.uncertainty.recalibration.distributions import (
     normal,
 )
 from armillary.uncertainty.recalibration.estimator import KernelRecalibrator
+from armillary.uncertainty.recalibration.evidence_case import case_from_file as case_from_file
+from armillary.uncertainty.recalibration.evidence_case import split_any
 from armillary.uncertainty.recalibration.evidence_data import (
     LARGE,
     SMALL,
@@ -179,7 +181,7 @@ HEADLINE = Experiment(
         "full": _cases(LARGE + SMALL, _TWO_MODELS, 2250),
         "long": _cases(LARGE + SMALL, _MODELS, 3000),
     },
-    setup=split,
+    setup=split_any,
     contenders=(
         Contender("ours", recalibrated()),
         Contender("base", rival("base"), required=False),
