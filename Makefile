@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+export NO_MKDOCS_2_WARNING := 1
 INSTALLED := $(VENV)/.installed
 
 .PHONY: help demo test test-all lint format docs bench install readme clean
