@@ -45,19 +45,6 @@ def test_rejections_count_only_where_pit_is_rejected():
     assert evidence.rejections_where_pit_is_rejected(planted) == pytest.approx(0.2)
 
 
-def test_break_even_is_the_size_from_which_on_ours_stays_ahead():
-    ratio = {50: 1.1, 100: 0.9, 200: 1.01, 400: 0.99, 800: 0.9}
-    planted = table(
-        {
-            (f"n={n}", seed): {"ours": {"crps": r}, "crude": {"crps": 1.0}}
-            for n, r in ratio.items()
-            for seed in range(3)
-        },
-        {f"n={n}": {"n_cal": n} for n in ratio},
-    )
-    assert evidence.break_even(planted) == 400
-
-
 @pytest.mark.parametrize("name", ["boston", "diabetes"])
 def test_small_sets_have_the_calibration_rows_that_their_case_says(name):
     case = real_case(name, "bagging", 2250)
