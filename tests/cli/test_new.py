@@ -28,6 +28,11 @@ def checkout(tmp_path: Path) -> Path:
         ignore=shutil.ignore_patterns("__pycache__", "_committed"),
     )
     shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    # An editable install finds its own source before PYTHONPATH is asked.
+    (tmp_path / "src" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "sys.meta_path = [f for f in sys.meta_path if 'armillary' not in type(f).__module__]\n"
+    )
     return tmp_path
 
 

@@ -107,7 +107,8 @@ def test_a_judged_and_stored_run_becomes_a_page(
     stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "my report"
-    assert root.run(["report", "-o", str(out), "--store", str(stored)]) == ExitCode.OK
+    asked = ["report", "planted", "-o", str(out), "--store", str(stored)]
+    assert root.run(asked) == ExitCode.OK
     assert capsys.readouterr().out.strip() == str(out / "index.html")
     overview = (out / "index.html").read_text("utf-8")
     states = re.findall(r'<tr role="row" data-state="([^"]+)"', overview)

@@ -168,7 +168,7 @@ class Request:
             words += ["--seed-base", str(self.seed_base)]
         if self.claim is not None:
             words += ["--claim", self.claim]
-        if self.inputs.data is not None:
+        if self.inputs.data is not None and self._needs_data():
             words += ["--data", "DIR"]
         for name in sorted(self.inputs.peers):
             words += ["--peer", f"{name}=PATH"]
@@ -177,6 +177,12 @@ class Request:
         if brought and self.inputs.contender is not None:
             words += ["--contender", self.inputs.contender]
         return shlex.join(words)
+
+    def _needs_data(self) -> bool:
+        experiments = [trial.experiment for trial in self.trials]
+        cases = [c for t in self.trials for c in t.cases]
+        contenders = [c for e in experiments for c in e.contenders]
+        return any(need.kind == "data" for part in (*cases, *contenders) for need in part.needs)
 
     def plan(self, store: Store | None) -> Plan:
         """What is still to be measured."""
