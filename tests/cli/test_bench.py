@@ -309,7 +309,7 @@ def test_the_condition_that_decides_is_shown():
     ]
     figures = verdict_table._figure_and_target
     assert "lost" in figures({"conditions": conditions})[0]
-    worst = condition(over="worst", status="missed", tightest=True)
+    worst = condition(over="worst", status="missed", high=1.2)
     assert "worst" in figures({"conditions": [*conditions, worst]})[0]
     assert "tight" in figures({"conditions": conditions[:2]})[0]
     assert figures({"conditions": []}) == ("", "")

@@ -5,6 +5,7 @@ Only ASCII is used, so that any locale can show it.
 
 from __future__ import annotations
 
+import math
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -84,11 +85,27 @@ def _figure_and_target(claim: Mapping[str, Any]) -> tuple[str, str]:
     conditions = claim.get("conditions") or ()
     if not conditions:
         return "", ""
-    broken = [c for c in conditions if c.get("status") not in ("met", "none", None)]
-    candidates = broken or list(conditions)
-    tightest = [c for c in candidates if c.get("tightest")]
-    condition = (tightest or candidates)[0]
+    statuses = ("missed", "unclear") if claim.get("verdict") != "unclear" else ("unclear",)
+    for status in statuses:
+        if broken := [c for c in conditions if c.get("status") == status]:
+            condition = min(broken, key=_slack)
+            return figure(condition), target(condition)
+    tightest = [c for c in conditions if c.get("tightest")]
+    condition = (tightest or list(conditions))[0]
     return figure(condition), target(condition)
+
+
+def _slack(condition: Mapping[str, Any]) -> float:
+    """How far the interval stays inside the bounds; negative outside."""
+    value = condition.get("estimate")
+    low, high = condition.get("low"), condition.get("high")
+    low, high = value if low is None else low, value if high is None else high
+    if low is None or high is None:
+        return math.inf
+    at_most, at_least = condition.get("at_most"), condition.get("at_least")
+    above = math.inf if at_most is None else at_most - high
+    below = math.inf if at_least is None else low - at_least
+    return min(above, below)
 
 
 def figure(condition: Mapping[str, Any]) -> str:

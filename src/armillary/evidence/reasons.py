@@ -105,9 +105,8 @@ def met(counted: list[Compared]) -> str:
 
 
 def missed(missed: list[Compared]) -> str:
-    """The condition that is missed by most within the first that is missed."""
-    first = [c for c in missed if c.index == missed[0].index]
-    worst = min(first, key=lambda c: c.slack)
+    """The condition that is missed by most."""
+    worst = min(missed, key=lambda c: c.slack)
     others = len({c.index for c in missed}) - 1
     more = f" ({plural(others, 'more condition')} missed)" if others else ""
     return _sentence(f"Missed: {told(worst)}; asked: {asked(worst.condition)}{more}")

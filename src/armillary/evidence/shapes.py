@@ -136,6 +136,7 @@ class Stat:
         where: which cases count; None: all.
         along: the covariate of a slope.
         fn: any other statistic of the table, resampled by unit; overrides the fields above.
+        within: the least and the largest value that an ``fn`` can take: its interval is cut there.
     """
 
     metric: str = ""
@@ -146,6 +147,7 @@ class Stat:
     where: Callable[[Case], bool] | None = None
     along: str = ""
     fn: Callable[[Table], float | None] | None = None
+    within: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.fn is not None:

@@ -160,7 +160,7 @@ def estimate(
     try:
         with np.errstate(all="ignore"):
             if stat.fn is not None:
-                return _of_function(cells, stat.fn, confidence)
+                return _cut(_of_function(cells, stat.fn, confidence), stat.within)
             return _pooled(cells, stat, peer, confidence, counts)
     except _NoValueError as problem:
         return Estimate(None, units=units, problem=str(problem))
@@ -422,6 +422,14 @@ def _of_function(cells: Table, fn: Callable[[Table], float | None], confidence: 
         problem = "the statistic has no value on some resamples of the units"
         return Estimate(value, units=n, problem=problem)
     return _finish(value, found, units)
+
+
+def _cut(found: Estimate, within: tuple[float, float] | None) -> Estimate:
+    """An interval without what its statistic cannot be, such as a share above one."""
+    if within is None or found.low is None or found.high is None:
+        return found
+    low, high = max(found.low, within[0]), min(found.high, within[1])
+    return dataclasses.replace(found, low=low, high=high)
 
 
 def _raised(fn: Callable[[Table], float | None], cells: Table) -> str:

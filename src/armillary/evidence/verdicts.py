@@ -148,7 +148,7 @@ def _not_all_met(run: Run, claim: Claim, counted: list[Compared]) -> tuple[Verdi
     missed = [c for c in counted if c.status == "missed"]
     unclear = [c for c in counted if c.status == "unclear"]
     if _wholly_better(run, claim, counted):
-        short = reasons.short_of((missed or unclear)[0])
+        short = reasons.short_of(min(missed or unclear, key=lambda c: c.slack))
         return "partly", f"Better than every peer, but not by what is claimed: {short}"
     if missed:
         return "fails", reasons.missed(missed)

@@ -27,6 +27,8 @@ from armillary.report.views import ExperimentView
 MANY_BANDS = 5
 #: Above so many cases a chart shows each contender's spread over cases instead of each case.
 MANY_CASES = 24
+#: Metrics of timed experiments that are kept apart from what is compared.
+_SETTLING = ("first_seconds",)
 #: A line has at most so many positions; more are pooled into neighbours of equal number.
 MANY_POSITIONS = 32
 
@@ -40,6 +42,8 @@ def experiment_figures(experiment: ExperimentView, along: Sequence[str] = ()) ->
     """
     figures = []
     for metric in experiment.metrics:
+        if experiment.timed and (metric.get("better") == "neither" or metric["name"] in _SETTLING):
+            continue  # in the rows, but no picture: checksums, and what a first call cost
         points = [p for p in experiment.points if p.metric == metric.get("name")]
         if not points:
             continue
@@ -54,15 +58,23 @@ def experiment_figures(experiment: ExperimentView, along: Sequence[str] = ()) ->
 
 
 def _covariate(experiment: ExperimentView, cases: set[str], along: Sequence[str]) -> str:
-    """The covariate with the most positions (at least three), one of ``along`` first."""
-    positions: dict[str, set[float]] = {}
+    """The covariate with the most positions (at least three), one of ``along`` first.
+
+    Others than these count only where each case has a position of its own: different data sets of
+    one size are no curve.
+    """
+    positions: dict[str, list[float]] = {}
     for case in experiment.cases:
         if case.get("name") in cases:
             for name, value in (case.get("x") or {}).items():
                 if formats.real(value) is not None:
-                    positions.setdefault(str(name), set()).add(float(value))
-    fit = [name for name, found in positions.items() if len(found) >= 3]
-    return max(fit, key=lambda name: (name in along, len(positions[name])), default="")
+                    positions.setdefault(str(name), []).append(float(value))
+    fit = [
+        name
+        for name, found in positions.items()
+        if len(set(found)) >= 3 and (name in along or len(set(found)) == len(found))
+    ]
+    return max(fit, key=lambda name: (name in along, len(set(positions[name]))), default="")
 
 
 def _values(points: Iterable[Point]) -> list[dict[str, Any]]:

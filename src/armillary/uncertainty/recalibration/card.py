@@ -16,6 +16,7 @@ CARD = Card(
     claims=(
         "sharper-than-remaps",
         "sharper-than-mondrian",
+        "sharper-than-neighbours",
         "calibrated-given-the-prediction",
         "passes-the-test",
         "covers",

@@ -47,10 +47,19 @@ def double_sums(p: WeightedSamples, cell: Cell) -> Mapping[str, float]:
     """
     n, m = p.values.shape
     pairs = max(2, min(200, 20_000_000 // m**2))
+    # In blocks that stay in the cache and are written once: five times as fast as m x m arrays.
+    block = max(1, min(m, 32_000 // m))
+    gaps = np.empty((block, m))
+    total = 0.0
     start = time.perf_counter()
-    total = sum(
-        float(np.abs(p.values[i][:, None] - p.values[(7 * i + 1) % n]).mean()) for i in range(pairs)
-    )
+    for i in range(pairs):
+        x, y = p.values[i], p.values[(7 * i + 1) % n]
+        for first in range(0, m, block):
+            part = x[first : first + block]
+            out = gaps[: len(part)]
+            np.subtract.outer(part, y, out=out)
+            np.abs(out, out=out)
+            total += float(out.sum()) / m**2
     seconds = (time.perf_counter() - start) * (n * (n + 1) / 2) / pairs
     return {"checksum": total, "seconds": seconds}
 
@@ -171,5 +180,5 @@ LANDMARKS = _fit_experiment(
         "long": _fits(4000, 12_000, 40_000, 120_000),
     },
     "landmark-fit-linear",
-    "The time of a fit through landmarks",
+    "The time of a fit through 500 landmarks at a given ridge",
 )

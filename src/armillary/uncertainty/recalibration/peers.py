@@ -176,11 +176,32 @@ def _from_curves(points: Floats, cdf: Floats) -> Quantiles:
     return Quantiles(LEVELS, np.sort(np.stack(columns), axis=1))
 
 
-def mondrian(bins: int | None, *, scaled: bool = True) -> Peer:
-    """crepes: conformal predictive systems in bins of equal size by predicted difficulty.
+def smoothed_neighbours(p: Predictive, y: Floats, new: Predictive, seed: int) -> Predictive:
+    """Nadaraya and Watson's weights among predictions: a Gaussian kernel on the energy distance.
+
+    Rewritten; the bandwidth is the best of a grid around the median distance by leave-one-out CRPS.
+    """
+    knots = place_knots(p, 513)
+    at, at_new, backend = embed(p, knots), embed(new, knots), Backend()
+    within, across = squared_distances(at, at, backend), squared_distances(at_new, at, backend)
+    unit = float(np.median(within[within > 0])) if (within > 0).any() else 1.0
+    np.fill_diagonal(within, np.inf)
+
+    def weigh(square: Floats, scale: float) -> WeightedSamples:
+        nearest = square.min(axis=1, keepdims=True)
+        return WeightedSamples(y, np.exp(-(square - nearest) / (2 * scale * unit)))
+
+    grid = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    best = min((s**2 for s in grid), key=lambda scale: float(weigh(within, scale).crps(y).mean()))
+    return weigh(across, best)
+
+
+def mondrian(bins: int | None, *, scaled: bool = True, by: str = "spread") -> Peer:
+    """crepes: conformal predictive systems in bins of equal size.
 
     Args:
         bins: number of Mondrian categories; None: one system for all rows.
+        by: what rows are binned by: the predicted ``spread`` (difficulty) or the ``mean``.
         scaled: whether residuals are divided by the predicted standard deviation, as its
             documentation does for normalised systems.
     """
@@ -192,8 +213,9 @@ def mondrian(bins: int | None, *, scaled: bool = True) -> Peer:
         if bins is None:
             categories = new_categories = None
         else:
-            categories, thresholds = extras.binning(std, bins=bins, seed=seed)
-            new_categories = extras.binning(new_std, bins=thresholds)
+            key, new_key = (std, new_std) if by == "spread" else (mean, new_mean)
+            categories, thresholds = extras.binning(key, bins=bins, seed=seed)
+            new_categories = extras.binning(new_key, bins=thresholds)
         system = crepes.ConformalPredictiveSystem()
         system.fit(y - mean, sigmas=std if scaled else None, bins=categories, seed=seed)
         rows = system.predict_cpds(
@@ -256,6 +278,7 @@ PEERS: dict[str, Peer] = {
     "pit": pit_map,
     "crude": crude,
     "knn": nearest_distributions,
+    "smoothed-neighbours": smoothed_neighbours,
     "toolbox-isotonic": toolbox_isotonic,
     "toolbox-scaling": toolbox_scaling,
     "variance-scaling": variance_scaling,
@@ -264,6 +287,8 @@ PEERS: dict[str, Peer] = {
     "mondrian-10": mondrian(10),
     "mondrian-20": mondrian(20),
     "mondrian-10-plain": mondrian(10, scaled=False),
+    "mondrian-mean-5": mondrian(5, scaled=False, by="mean"),
+    "mondrian-mean-8": mondrian(8, scaled=False, by="mean"),
     "split-conformal": mondrian(None, scaled=False),
     "gp-beta": gaussian_process("GPBeta"),
     "gp-normal": gaussian_process("GPNormal"),
