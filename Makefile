@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(INSTALLED): pyproject.toml constraints.txt scripts/install.sh
+$(INSTALLED): pyproject.toml constraints.txt requirements/no-deps.txt scripts/install.sh
 	@PYTHON=$(PYTHON) scripts/install.sh $(VENV)
 	@touch $@
 

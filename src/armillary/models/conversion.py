@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import shutil
+import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,7 +112,7 @@ def _convert(source: Path, folder: Path) -> None:
             read = transformers.AutoModelForCausalLM.from_pretrained(
                 source.parent, dtype=torch.float32, **place
             )
-    except (OSError, ValueError, KeyError, RuntimeError, IndexError) as error:
+    except (OSError, ValueError, LookupError, RuntimeError, struct.error) as error:
         raise ValueError(
             f"{source.name} cannot be read as a language model in GGUF ({type(error).__name__}: "
             f"{error}); reinstall what it came from, or give the path of another model"

@@ -1,8 +1,8 @@
 """A chat with an OpenAI-compatible endpoint, through the ``openai`` client.
 
 The client waits and tries again after 408, 409, 429, 5xx and dropped connections, with growing
-pauses or as long as the endpoint's Retry-After says. An answer that has begun to stream is not asked
-for again: half an answer is an error.
+pauses or as long as the Retry-After of the endpoint says. An answer that has begun to stream is not
+asked for again: half an answer is an error.
 """
 
 from __future__ import annotations

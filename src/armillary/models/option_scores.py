@@ -68,9 +68,9 @@ def score(
     """
     import numpy as np
 
-    options = tuple(options)
     if isinstance(options, str) or not options:
         raise ValueError(f"options={options!r}: give a sequence of at least one string")
+    options = tuple(options)
     if len(set(options)) < len(options):
         raise ValueError(f"options={options!r}: some are given twice")
     likelihoods, counts = _log_likelihoods(model, prompt, options)
