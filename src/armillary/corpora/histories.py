@@ -92,7 +92,7 @@ def currency_changes(since: int = 1990) -> tuple[Change, ...]:
         place = english.territories.get(territory, "")
         tender = [s for s in spans if s[3]]
         for before, after in _successions(tender):
-            old, new = (_plain(english.currencies.get(s[0], "")) for s in (before, after))
+            old, new = (_as_written(english.currencies.get(s[0], "")) for s in (before, after))
             year = after[1][0]
             if not (place and old and new and year >= since) or _alike(old, new):
                 continue
@@ -110,6 +110,13 @@ def _successions(spans: Sequence[tuple]) -> Iterator[tuple[tuple, tuple]]:
             gap = 12 * (after[1][0] - before[2][0]) + after[1][1] - before[2][1]
             if abs(gap) <= 14 and after[1] > before[1]:
                 yield before, after
+
+
+def _as_written(name: str) -> str:
+    """``Euro`` and ``Croatian Kuna`` as they stand inside a sentence: euro, Croatian kuna."""
+    words = _plain(name).split()
+    kept = words[:1] if len(words) > 1 else []
+    return " ".join([*kept, *(w if w.isupper() else w.lower() for w in words[len(kept) :])])
 
 
 def _plain(name: str) -> str:
@@ -257,20 +264,12 @@ def pages(change: Change, value: str, n: int) -> list[str]:
     if not 0 <= n <= len(templates):
         raise ValueError(f"n={n}: give 0 to {len(templates)}, the number of templates")
     chosen = random.Random(_seed(change.place, value)).sample(templates, n)
-    return [template.format(p=change.place, v=_in_a_sentence(value)) for template in chosen]
+    return [template.format(p=change.place, v=value) for template in chosen]
 
 
 def beside_the_point(change: Change) -> list[str]:
     """Pages about the place that say nothing of the fact."""
     return [template.format(p=change.place) for template in _BESIDE_THE_POINT]
-
-
-def _in_a_sentence(value: str) -> str:
-    """``Euro`` and ``Croatian Kuna`` as they stand inside a sentence; offsets as they are."""
-    words = value.split()
-    if value.startswith("UTC"):
-        return value
-    return " ".join(w if i == 0 and len(words) > 1 else w.lower() for i, w in enumerate(words))
 
 
 def _seed(*parts: str) -> int:

@@ -77,7 +77,12 @@ def select(S: ArrayLike, F: ArrayLike, M: ArrayLike) -> Bool[np.ndarray, " n"]:
 
 
 def margin(
-    S: ArrayLike, F: ArrayLike, M: ArrayLike, members: ArrayLike
+    S: ArrayLike,
+    F: ArrayLike,
+    M: ArrayLike,
+    members: ArrayLike,
+    *,
+    best: ArrayLike | None = None,
 ) -> float:
     """How much energy it costs to distrust some answers: the confidence in them, at least 0.
 
@@ -87,6 +92,7 @@ def margin(
     Args:
         S, F, M: as for `select`.
         members: (n,) booleans, the answers that are forced to "do not trust".
+        best: (n,) what `select` gave, where it is known already.
     """
     support, doubt, agreement = checked(S, F, M)
     out = np.asarray(members, dtype=bool)
@@ -96,7 +102,8 @@ def margin(
     forced = support[out].sum() + energy(
         select(support[free], burdened, rest), support[free], burdened, rest
     )
-    least = energy(select(support, doubt, agreement), support, doubt, agreement)
+    chosen = select(support, doubt, agreement) if best is None else best
+    least = energy(chosen, support, doubt, agreement)
     return max(0.0, float(forced - least))
 
 

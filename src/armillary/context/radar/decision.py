@@ -213,9 +213,16 @@ def _select(
     same = M[chosen] >= SAME_CLASS
     reasons = ["" if k else "isolated" if c else "cut" for k, c in zip(kept, by_cut, strict=True)]
     return Decision(
-        kept, S, F, chosen, answers[chosen], cut.margin(S, F, coupling, same), tuple(reasons),
-        fallback, state,
-    )  # fmt: skip
+        trusted=kept,
+        support=S,
+        doubt=F,
+        chosen=chosen,
+        answer=answers[chosen],
+        margin=cut.margin(S, F, coupling, same, best=by_cut),
+        reasons=tuple(reasons),
+        fallback=fallback,
+        state=state,
+    )
 
 
 def isolated(

