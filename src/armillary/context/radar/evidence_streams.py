@@ -206,3 +206,27 @@ def scored(
     if after:
         found |= {"accuracy_after": float(np.mean(after)), "lag": float(np.mean(lags))}
     return found
+
+
+def numeric_work(cell: Cell) -> Streams:
+    """Streams about time offsets only."""
+    rng = np.random.default_rng([6, cell.seed])
+    numeric = [s for s in question_set(cell.seed) if s.change.topic == "offset"]
+    chosen = numeric[: _subjects(cell)]
+    return Streams(tuple(one_stream(s, cell.case, rng) for s in chosen for _ in range(2)))
+
+
+def reading_quality(cell: Cell) -> dict[str, float]:
+    """How often the reader is right about single documents of a question set."""
+    right, silent, misled = [], [], []
+    for s in question_set(cell.seed)[: _subjects(cell)]:
+        change = s.change
+        for pages, value in ((s.old, change.old), (s.new, change.new)):
+            right += [reading(s.question, text) == value for text in pages]
+        silent += [reading(s.question, text) is None for text in s.empty]
+        misled += [reading(s.question, text) == s.wrong for text in (*s.poison, *s.pia)]
+    return {
+        "read_right": float(np.mean(right)),
+        "abstained": float(np.mean(silent)),
+        "misled": float(np.mean(misled)),
+    }
