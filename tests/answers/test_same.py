@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import itertools
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary import answers
+from armillary.answers import currencies
+from armillary.errors import MissingExtra
 
 SAME_VALUES = [
     ("15 %", "0.15"),
@@ -61,6 +67,12 @@ SAME_VALUES = [
     ("$5", "5 dollars"),
     ("$5", "C$5"),
     ("5 Canadian dollars", "CAD 5.00"),
+    ("$1.5M", "1.5 million dollars"),
+    ("5M", "5 million"),
+    ("5m", "5 metres"),
+    ("a hundred", "100"),
+    ("10^6", "a million"),
+    ("Rs 500", "500 INR"),
     ("£3.2 million", "3,200,000 British pounds"),
     ("5 pounds", "£5"),
     ("5 pounds", "5 lb"),
@@ -120,6 +132,10 @@ DIFFERENT = [
     ("yes", "no"),
     ("1980s", "1980"),
     ("3rd", "4th"),
+    ("yes, 5", "yes, 6"),
+    ("5 m", "5 million"),
+    ("$1M", "$1B"),
+    ("World War I", "World War II"),
     ("yes", "Paris"),
     ("7", "Paris"),
     ("3, 4 and 5", "3 and 4"),
@@ -180,6 +196,12 @@ def test_different(one, two):
         ("32 % of all people asked in Ohio", "15 % of all people asked in Ohio"),
         ("it is legal", "it is not legal"),
         ("it isn't legal", "it is legal"),
+        ("Henry VIII", "Henry VII"),
+        ("Monday", "Tuesday"),
+        ("North Korea", "South Korea"),
+        ("more than 5", "less than 5"),
+        ("at most 5", "at least 5"),
+        ("George H. W. Bush", "George W. Bush"),
     ],
 )
 def test_no_embedding_makes_two_values_one(one, two):
@@ -187,6 +209,7 @@ def test_no_embedding_makes_two_values_one(one, two):
 
 
 def test_an_embedding_decides_between_words():
+    assert not answers.same("automobile", "car", encoder=Flatterer(), threshold=1.1).same
     verdict = answers.same("automobile", "car", encoder=Flatterer())
     assert (verdict.same, verdict.why, verdict.score) == (True, "embedding", 1.0)
     assert answers.same("automobile", "car").why == "text"
@@ -220,6 +243,44 @@ def test_values_are_in_si_units():
 def test_what_is_no_string_is_refused():
     with pytest.raises(TypeError, match="give a string"):
         answers.parse(5)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9" * 5000,
+        "1" + "0" * 299 + " trillion",
+        "9e299 million",
+        "1/" + "3" * 5000,
+        "½" * 500,
+        "one " + "hundred " * 400,
+        "1e-9999",
+        "$" + "9" * 400,
+        "a" + "7" * 9000,
+    ],
+    ids=range(9),
+)
+def test_numbers_too_wide_for_a_float_are_compared_as_they_are_written(text):
+    assert answers.same(text, text).same
+    assert not answers.same(text, "5", encoder=Flatterer()).same
+
+
+def test_a_missing_library_names_the_extra(monkeypatch):
+    currencies.table.cache_clear()
+    monkeypatch.setitem(sys.modules, "babel", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'armillary\[models\]'"):
+        answers.same("5 EUR", "€5")
+
+
+def test_nothing_heavy_is_loaded_for_values():
+    code = (
+        "import sys; from armillary import answers, corpora, models; "
+        "models.Recording, models.scripted, models.Completion, corpora.EXTERNAL; "
+        "assert answers.same('15 %', '0.15 ').same; "
+        "print(sorted({'torch', 'transformers', 'pandas', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 texts = st.one_of(
@@ -266,3 +327,19 @@ def test_a_number_is_read_from_every_way_to_write_it(number, form):
 def test_different_numbers_are_never_the_same(one, two):
     assert answers.same(f"{one} km", f"{two} km", encoder=Flatterer()).same == (one == two)
     assert answers.same(f"${one}", f"{two} dollars", encoder=Flatterer()).same == (one == two)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "answers.md"
+
+
+def test_the_table_of_the_page_is_true():
+    rows = [line.split("|")[1:4] for line in PAGE.read_text("utf-8").splitlines() if "·" in line]
+    assert len(rows) >= 5
+    for _, equal, unequal in rows:
+        for chain in equal.split("·"):
+            parts = [part.strip() for part in chain.split(" = ")]
+            for one, two in itertools.pairwise(parts):
+                assert answers.same(one, two).same, (one, two)
+        for pair in filter(str.strip, unequal.split("·")):
+            one, two = (part.strip() for part in pair.split(";" if ";" in pair else " and "))
+            assert not answers.same(one, two).same, (one, two)

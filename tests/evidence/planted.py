@@ -104,7 +104,9 @@ class Planting:
 
     def run(self, **given: Any) -> evidence.runner.Result:  # pyright: ignore
         """`evidence.run` of the method into its store, one worker unless told otherwise."""
-        return evidence.run("planted", **({"store": self.store, "progress": False, "workers": 1} | given))
+        return evidence.run(
+            "planted", **({"store": self.store, "progress": False, "workers": 1} | given)
+        )
 
     def rows(self, profile: str = "quick") -> list[evidence.Row]:
         """What the latest finished run has left in the store."""

@@ -8,6 +8,7 @@ import http.server
 import json
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from armillary import models
+from armillary.errors import MissingExtra
 
 pytest.importorskip("openai")
 
@@ -81,6 +83,9 @@ class Server(http.server.ThreadingHTTPServer):
         self.behaviours: list[Behaviour] = []
         self.bodies: list[dict[str, Any]] = []
         self.times: list[float] = []
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Dropped connections are meant."""
 
     @property
     def url(self) -> str:
@@ -320,6 +325,19 @@ def test_options_cannot_be_scored(server):
 def test_bad_settings_are_told(arguments, told):
     with pytest.raises(ValueError, match=told):
         models.chat(**arguments)
+
+
+def test_a_missing_client_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'armillary\[models\]'"):
+        models.chat("http://localhost:8000/v1", "m")
+
+
+def test_the_word_none_survives_without_a_key(server, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    server.behaviours = [lambda h: h.send(400, '{"error": {"message": "none of it"}}')]
+    with pytest.raises(models.EndpointError, match="HTTP 400: none of it"):
+        models.chat(server.url, "m").complete("?")
 
 
 def test_the_address_that_is_shown_holds_no_secret():

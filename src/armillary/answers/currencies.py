@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
+from typing import Any
+
+from armillary.errors import require
 
 #: Signs and names in daily use that CLDR's English does not give.
 _SIGNS = {
@@ -25,14 +28,15 @@ def table() -> dict[str, frozenset[str]]:
     The last word of a name means all currencies that end in it ("dollar": any dollar) unless it is
     a whole name itself ("euro"); a sign means all that share it.
     """
-    from babel import Locale
-    from babel.numbers import get_currency_name, get_currency_symbol
-
-    english = Locale("en")
+    babel: Any = require("babel", what="comparing answers", extra="models")
+    numbers: Any = require("babel.numbers", what="comparing answers", extra="models")
+    english = babel.Locale("en")
     full: defaultdict[str, set[str]] = defaultdict(set)
     short: defaultdict[str, set[str]] = defaultdict(set)
-    for code in map(str, english.currencies):
-        names = {get_currency_name(code, count=count, locale=english).lower() for count in (1, 2)}
+    for code in english.currencies:
+        names = {
+            numbers.get_currency_name(code, count=count, locale=english).lower() for count in (1, 2)
+        }
         if any("(" in name for name in names):
             continue  # no longer in use, or no money: CLDR says so in brackets
         for name in names:
@@ -42,7 +46,7 @@ def table() -> dict[str, frozenset[str]]:
                 full[f"u.s. {name[3:]}"].add(code)
                 full[f"american {name[3:]}"].add(code)
         full[code.lower()].add(code)
-        sign = get_currency_symbol(code, locale=english).lower()
+        sign = numbers.get_currency_symbol(code, locale=english).lower()
         full[sign].add(code)
         if narrow := re.search(r"[^\w\s.]$", sign):
             full[narrow.group()].add(code)
@@ -50,6 +54,7 @@ def table() -> dict[str, frozenset[str]]:
         full[sign].add(code)
     full["kr"] |= {"SEK", "NOK", "DKK", "ISK"}
     full["$"] |= short["dollar"]
+    full["rs"] |= short["rupee"]
     full.pop("¤", None)  # CLDR's sign for a currency that has none
     return {name: frozenset(codes) for name, codes in (short | full).items()}
 

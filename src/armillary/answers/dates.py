@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
+from typing import Any
 
 from armillary.answers.values import Date
+from armillary.errors import require
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
@@ -49,8 +51,7 @@ def read(text: str) -> tuple[Date, ...]:
 
 
 def _named(text: str, *, whole_month: bool) -> tuple[Date, ...]:
-    from dateutil import parser
-
+    parser: Any = require("dateutil.parser", what="comparing answers", extra="models")
     plain = re.sub(r"\bthe\b|\bof\b|,", " ", text)
     try:
         read_as = parser.parse(plain, default=datetime.datetime(2000, 1, 1))

@@ -30,6 +30,53 @@ _NEGATIONS = {"not", "no", "never", "non", "without", "none", "neither", "nor", 
 _VERB_WORDS = "is are was were do does did has have had ca wo would could should"
 _NEGATED = frozenset(f"{verb}nt" for verb in _VERB_WORDS.split())
 
+#: Words of one line exclude each other: texts that differ in them are not the same, however near
+#: their embeddings are.
+_CONTRASTS = """
+monday tuesday wednesday thursday friday saturday sunday
+january february march april may june july august september october november december
+i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx
+first second third fourth fifth sixth seventh eighth ninth tenth
+north south east west
+northern southern eastern western
+more less fewer
+most least
+above below
+over under
+before after
+left right
+up down
+high low
+higher lower
+maximum minimum
+increase decrease
+increased decreased
+increases decreases
+rise fall
+rises falls
+win lose
+won lost
+male female
+mother father
+son daughter
+brother sister
+him her
+"""
+_GROUPS = tuple(frozenset(line.split()) for line in _CONTRASTS.strip().splitlines())
+
+
+def contradict(one: tuple[str, ...], two: tuple[str, ...]) -> bool:
+    """Whether the words exclude each other: by a negation, by initials, by words of contrast."""
+    left, right = set(one), set(two)
+    if negates(one) != negates(two):
+        return True
+    initials = [{word for word in side if len(word) == 1} for side in (left, right)]
+    if all(initials) and initials[0] != initials[1]:
+        return True
+    return any(
+        left & group and right & group and left & group != right & group for group in _GROUPS
+    )
+
 
 def words(text: str) -> tuple[str, ...]:
     """Lower case, without accents, punctuation and articles; dots inside initials vanish.

@@ -40,6 +40,10 @@ _NUMERAL = re.compile(
     + r"|e(?P<exponent>[-+−]?\d+)(?![a-z\d]))?",
     re.IGNORECASE,
 )
+_POWER = re.compile(r"^10\s?(?:\^|\*\*)\s?([-+−]?\d{1,3})(?!\d)")
+_ONE = re.compile(
+    r"^an?\s+(?=(?:hundred|thousand|million|billion|trillion|dozen)\b)", re.IGNORECASE
+)
 #: The widest power of ten that is read: beyond it a float is infinite or zero.
 _WIDEST = 300
 
@@ -60,16 +64,19 @@ class Numeral(NamedTuple):
 
 def read(text: str) -> Numeral | None:
     """Read the number that a text starts with, or None."""
-    return _read_digits(text) or _read_words(text)
+    text = _POWER.sub(r"1e\1", text)
+    text = _ONE.sub("one ", text)
+    found = _read_digits(text) or _read_words(text)
+    return None if found is None or abs(found.value) > 10**_WIDEST else found
 
 
-def all_in(text: str) -> list[float]:
-    """Every number written in digits in a text, in ascending order."""
+def all_in(text: str) -> list[str]:
+    """Every number written in digits in a text, in one form and order, to be compared."""
     found = []
     for match in re.finditer(r"\d[\d.,]*", text):
-        digits = _digits(match.group().rstrip(".,"))
-        if digits is not None:
-            found.append(float(digits[0]))
+        written = match.group().rstrip(".,")
+        read_as = _digits(written) if len(written) <= _WIDEST else None
+        found.append(str(read_as[0]) if read_as else written)
     return sorted(found)
 
 
@@ -78,6 +85,8 @@ def _read_digits(text: str) -> Numeral | None:
     if match is None:
         return None
     part = match.groupdict()
+    if len(match.group()) > _WIDEST:
+        return None
     last_digit = Fraction(0)
     if part["over"]:
         value = Fraction(int(part["whole"] or 0)) + Fraction(int(part["over"]), int(part["under"]))
@@ -87,7 +96,7 @@ def _read_digits(text: str) -> Numeral | None:
     else:
         plain = _digits(part["digits"])
         power = int(_ascii_power(part["power"] or part["exponent"] or "0"))
-        if plain is None or abs(power) > _WIDEST or len(part["digits"]) > _WIDEST:
+        if plain is None or abs(power) > _WIDEST:
             return None
         value, last_digit = plain[0] * Fraction(10) ** power, plain[1] * Fraction(10) ** power
     if (part["sign"] or part["sign2"] or part["sign3"] or "+").strip() != "+":

@@ -26,6 +26,8 @@ _PER_MILLE = re.compile(r"^(?:‰|per\s?mille)(?:\s+|$)", re.IGNORECASE)
 _BETWEEN_ITEMS = re.compile(
     r"\s*[;\n]\s*(?:and\s+|or\s+)?|,\s+(?:and\s+|or\s+)?|\s+and\s+|\s*&\s*", re.IGNORECASE
 )
+#: Letters that scale an amount of money and, set close ("5M"), may scale a number.
+_LETTER_SCALES = {"m": 10**6, "b": 10**9}
 _BULLET = re.compile(r"^\s*(?:[-*•–]\s+|\d{1,2}[.)]\s+)")
 
 
@@ -112,6 +114,9 @@ def _quantities(text: str) -> tuple[Value, ...]:
         )
     if codes := currencies.find(rest):
         found.append(Money(value, codes))
+    if rest.lower() in _LETTER_SCALES and not text[-2].isspace():
+        scale = _LETTER_SCALES[rest.lower()]
+        found.append(Number(value * scale, half_digit=digit * scale / 2))
     if not found and (noun := _noun(rest)) is not None:
         found.append(Number(value, noun=noun, half_digit=digit / 2))
     return tuple(found)
@@ -127,7 +132,10 @@ def _money_before(text: str) -> tuple[Value, ...]:
     if read is None:
         return ()
     amount = float(read.value) * (-1 if (match.group("sign") or "+").strip() != "+" else 1)
-    after = currencies.find(read.rest) if read.rest else codes
+    rest = read.rest
+    if rest.lower() in _LETTER_SCALES:
+        amount, rest = amount * _LETTER_SCALES[rest.lower()], ""
+    after = currencies.find(rest) if rest else codes
     if after is None or not codes & after:
         return ()
     return (Money(amount, codes & after),)

@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol
 
 from armillary.answers import names, numerals, units
 from armillary.answers.parsing import readings
-from armillary.answers.values import Number, Text, Value, agree, is_typed
+from armillary.answers.values import Number, Text, Value, YesNo, agree, is_typed
 
 #: Cosine from which two untyped answers are taken as the same. Chosen to refuse rather than to
-#: accept: with all-MiniLM-L6-v2 "car" and "automobile" (0.86) pass, "hot dog" and "dog" (0.72) do
-#: not, nor do "heart attack" and "myocardial infarction" (0.59).
-THRESHOLD = 0.85
+#: accept: with all-MiniLM-L6-v2 "Mount Everest" and "Everest" (0.91) pass; "Kim Jong-un" and
+#: "Kim Jong-il" (0.87) do not, nor do "car" and "automobile" (0.86).
+THRESHOLD = 0.9
 
 
 #: Signs of two letters that are no words ("in" is one) and so name a unit within a question.
@@ -46,13 +46,20 @@ class Verdict:
     score: float
 
 
-def same(one: str, two: str, *, encoder: TextEncoder | None = None, question: str = "") -> Verdict:
+def same(
+    one: str,
+    two: str,
+    *,
+    encoder: TextEncoder | None = None,
+    question: str = "",
+    threshold: float = THRESHOLD,
+) -> Verdict:
     """Judge whether two answers are the same; symmetric, whatever the case and white space.
 
     Typed values decide first: two numbers, dates, amounts of money or lists of them that differ are
     never the same, whatever an embedding says. Words are compared as names next. Embeddings are
-    asked last, and only where neither answer is typed, the numbers inside both agree and neither
-    negates the other.
+    asked last, and only where neither answer is typed, the numbers inside both agree, and no words
+    exclude each other (a negation, other initials, "north" and "south").
 
     Args:
         one: an answer.
@@ -61,12 +68,16 @@ def same(one: str, two: str, *, encoder: TextEncoder | None = None, question: st
         question: what was asked. A unit named in it is understood where an answer leaves it out
             ("how many kilometres": 5 is 5 km), and a bare surname counts only where it asks for a
             person.
+        threshold: the cosine from which texts are the same; it belongs to the encoder.
 
     Raises:
         TypeError: an answer is no string.
     """
     lefts, rights = _asked(readings(one), question), _asked(readings(two), question)
     agreeing = [left for left in lefts for right in rights if agree(left, right)]
+    numbers = numerals.all_in(one), numerals.all_in(two)
+    if agreeing and isinstance(agreeing[0], YesNo) and all(numbers) and numbers[0] != numbers[1]:
+        return Verdict(False, "value", 0.0)  # "yes, 5" and "yes, 6"
     if agreeing:
         return Verdict(True, "value" if is_typed(agreeing[0]) else "text", 1.0)
     left, right = lefts[0], rights[0]
@@ -79,13 +90,13 @@ def same(one: str, two: str, *, encoder: TextEncoder | None = None, question: st
             return Verdict(False, "text", 0.0)
         if names.alias(*words, question):
             return Verdict(True, "alias", 1.0)
-    if numerals.all_in(one) != numerals.all_in(two):
+    if numbers[0] != numbers[1]:
         return Verdict(False, "value", 0.0)
-    if encoder is None or names.negates(words[0]) != names.negates(words[1]):
+    if encoder is None or names.contradict(*words):
         return Verdict(False, "text", 0.0)
     first, second = encoder.encode([" ".join(words[0]), " ".join(words[1])])
     cosine = float(first @ second)
-    return Verdict(cosine >= THRESHOLD, "embedding", cosine)
+    return Verdict(cosine >= threshold, "embedding", cosine)
 
 
 def _asked(found: tuple[Value, ...], question: str) -> tuple[Value, ...]:

@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from armillary import __version__, catalog, output, places
+from armillary.models import inventory
 from armillary.output.files import to_json
 
 app = typer.Typer(rich_markup_mode=None)
@@ -51,7 +52,7 @@ def doctor(
         *_methods(),
         _folder("results", places.data_dir()),
         _folder("cache", places.cache_dir()),
-        _models(),
+        *_models(),
         _data(),
     ]
     console = output.console()
@@ -196,10 +197,24 @@ def _folder(part: str, folder: Path) -> Finding:
     return Finding(part, "ok", f"{folder} ({free:.1f} GiB free)")
 
 
-def _models() -> Finding:
+def _models() -> list[Finding]:
+    """Which models packages carry, which are converted, and which one is chosen instead."""
+    findings = []
+    for shipped in inventory.SHIPPED:
+        path = shipped.path()
+        if path is None:
+            finding = Finding(shipped.name, "missing", "a model", shipped.command)
+        else:
+            finding = Finding(shipped.name, "ok", str(path))
+        findings.append(finding)
     folder = places.cache_dir() / "models"
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    return Finding("models", "ok", ", ".join(names) or "none cached")
+    visible = folder.glob("[!.]*") if folder.is_dir() else ()
+    cached = ", ".join(sorted(entry.name for entry in visible))
+    findings.append(Finding("models", "ok", cached or "none cached; converted when first used"))
+    if chosen := inventory.chosen():
+        detail = f"{inventory.MODEL_VARIABLE}={chosen!r} takes the embedded model's place"
+        findings.append(Finding("model", "ok", detail))
+    return findings
 
 
 def _data() -> Finding:

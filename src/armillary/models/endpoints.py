@@ -68,11 +68,12 @@ class EndpointChat:
             raise ValueError(f"retries={retries}: give 0 or more")
         self.name, self.usage = model, Usage()
         self.digest = f"{self.endpoint} {model}"
-        self._key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
+        key = api_key or os.environ.get("OPENAI_API_KEY")
+        self._secrets = [secret for secret in (key, urlsplit(url).password) if secret]
         self._openai: Any = require("openai", what="an endpoint", extra="models")
         settings = {
             "base_url": url,
-            "api_key": self._key,
+            "api_key": key or "none",
             "timeout": timeout,
             "max_retries": retries,
         }
@@ -176,7 +177,9 @@ class EndpointChat:
         return done
 
     def _error(self, problem: str, status: int | None = None) -> EndpointError:
-        return EndpointError(self.endpoint, problem.replace(self._key, "[key]"), status)
+        for secret in self._secrets:
+            problem = problem.replace(secret, "[key]")
+        return EndpointError(self.endpoint, problem, status)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

@@ -97,9 +97,11 @@ def _load(folder: Path, name: str, digest: str) -> Embedded:
     transformers: Any = require("transformers", what="a language model", extra="models")
     try:
         with quiet_transformers():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            # A folder's own Python code is never run.
+            here: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, local_files_only=True, dtype=torch.float32
+                folder, dtype=torch.float32, **here
             )
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{str(folder)!r} holds no causal language model: {error}") from error
