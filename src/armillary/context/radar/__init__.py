@@ -19,12 +19,13 @@ from armillary.lazy import attach
 
 if TYPE_CHECKING:
     from armillary.context.radar.adapters import langchain_compressor as langchain_compressor
-    from armillary.context.radar.adapters import llamaindex_postprocessor as llamaindex_postprocessor
+    from armillary.context.radar.adapters import (
+        llamaindex_postprocessor as llamaindex_postprocessor,
+    )
     from armillary.context.radar.agreement import AnswerAgreement as AnswerAgreement
     from armillary.context.radar.agreement import EmbeddingAgreement as EmbeddingAgreement
     from armillary.context.radar.agreement import LLMAgreement as LLMAgreement
     from armillary.context.radar.agreement import NLIAgreement as NLIAgreement
-    from armillary.context.radar.agreement import ValueAgreement as ValueAgreement
     from armillary.context.radar.cut import energy as energy
     from armillary.context.radar.cut import select as select
     from armillary.context.radar.memory import CampaignSettings as CampaignSettings
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from armillary.context.radar.readers import OptionReader as OptionReader
     from armillary.context.radar.store import BeliefStore as BeliefStore
     from armillary.context.radar.store import StaleObservationError as StaleObservationError
+    from armillary.context.radar.value_agreement import ValueAgreement as ValueAgreement
 
 _HOMES = {
     "AnswerAgreement": "agreement",
@@ -51,7 +53,7 @@ _HOMES = {
     "Radar": "radar",
     "RadarResult": "radar",
     "StaleObservationError": "store",
-    "ValueAgreement": "agreement",
+    "ValueAgreement": "value_agreement",
     "energy": "cut",
     "langchain_compressor": "adapters",
     "llamaindex_postprocessor": "adapters",

@@ -1,6 +1,6 @@
-"""Do two answers agree, and do they contradict each other? Four judges behind one protocol.
+"""Do two answers agree, and do they contradict each other? Judges behind one protocol.
 
-`ValueAgreement` works offline and compares values before meanings; `NLIAgreement` is the paper's;
+The default, `ValueAgreement`, has a module of its own. `NLIAgreement` is the paper's;
 `LLMAgreement` asks a language model; `EmbeddingAgreement` sees meaning only and is here to be
 compared with (it takes "32 %" and "15 %" for one answer).
 """
@@ -68,44 +68,6 @@ def pairwise(n: int, pair: Callable[[int, int], tuple[float, float]]) -> Agreeme
             M[i, j], C[i, j] = pair(i, j)
             M[j, i], C[j, i] = M[i, j], C[i, j]
     return Agreement(M, C)
-
-
-class ValueAgreement:
-    """Numbers, units, dates, currencies and names as values; embeddings only for what has no value.
-
-    Equal answers agree by 1 (or by their cosine, where only an embedding says so). Different values
-    contradict by 1; other different answers by one minus their cosine, and do not agree.
-
-    Args:
-        encoder: for answers without a value; without one, other words are another answer.
-    """
-
-    def __init__(self, encoder: Embedder | None = None) -> None:
-        self.encoder = encoder
-        self.name = "values" if encoder is None else "values+embeddings"
-        self._known: dict[tuple[str, str, str], tuple[float, float]] = {}
-
-    def compare(self, question: str, answers: Sequence[str]) -> Agreement:
-        """M and C of n answers; each pair of texts is judged once."""
-        return pairwise(len(answers), lambda i, j: self._pair(question, answers[i], answers[j]))
-
-    def _pair(self, question: str, one: str, two: str) -> tuple[float, float]:
-        if one == two:
-            return 1.0, 0.0
-        key = (question, *sorted((one, two)))
-        if key not in self._known:
-            self._known[key] = self._judge(question, *key[1:])
-        return self._known[key]
-
-    def _judge(self, question: str, one: str, two: str) -> tuple[float, float]:
-        from armillary.answers import same
-
-        verdict = same(one, two, encoder=self.encoder, question=question)
-        if verdict.same:
-            return min(max(float(verdict.score), 0.0), 1.0), 0.0
-        if verdict.why == "embedding":
-            return 0.0, 1.0 - min(max(float(verdict.score), 0.0), 1.0)
-        return 0.0, 1.0
 
 
 class EmbeddingAgreement:
@@ -249,7 +211,7 @@ class LLMAgreement:
     def _pair(self, question: str, one: str, two: str) -> tuple[float, float]:
         if one == two:
             return 1.0, 0.0
-        key = (question, *sorted((one, two)))
+        key = (question, min(one, two), max(one, two))
         if key not in self._known:
             told = self.chat.complete(self.prompt(*key), max_tokens=4).text.lower()
             word = re.search(r"same|different|neither", told)

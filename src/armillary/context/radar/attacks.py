@@ -71,7 +71,9 @@ def attack_texts(kind: str, question: str, target: str, n: int, *, repeats: int 
     raise ValueError(f"kind={kind!r}: give one of {', '.join(KINDS)}")
 
 
-def placed(documents: Sequence[str], attack: Sequence[str], rank: str) -> tuple[list[str], set[int]]:
+def placed(
+    documents: Sequence[str], attack: Sequence[str], rank: str
+) -> tuple[list[str], set[int]]:
     """The documents with the attack among them, and the positions that it took.
 
     Args:

@@ -31,6 +31,6 @@ CARD = Card(
         "time-in-answers",
     ),
     extra="context",
-    modules=("babel", "tzdata"),
+    modules=("babel", "dateutil", "tzdata"),
     peers_extra="context-peers",
 )

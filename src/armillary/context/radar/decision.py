@@ -1,4 +1,6 @@
-"""The method's core: isolated answers in, trusted answers and the next memory out. No model runs here.
+"""The method's core: isolated answers in, trusted answers and the next memory out.
+
+No model runs here.
 
 1. classes of answers and, with a memory, what is remembered of them (`memory`);
 2. support and doubt of each (`scores`);
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -73,7 +75,7 @@ class Rules:
     """
 
     memory: Mode | None = "campaign"
-    campaign: CampaignSettings = CampaignSettings()
+    campaign: CampaignSettings = dataclasses.field(default_factory=CampaignSettings)
     agreement_in_cut: bool = True
 
 
@@ -123,13 +125,16 @@ def decide(
     return _select(answers, S, F, M, rules, embedder, after)
 
 
-def _of(state: PaperState | CampaignState | None, kind: type) -> PaperState | CampaignState | None:
+_State = TypeVar("_State", PaperState, CampaignState)
+
+
+def _of(state: PaperState | CampaignState | None, kind: type[_State]) -> _State | None:
     if state is not None and not isinstance(state, kind):
         raise ValueError(
             f"state: got a {type(state).__name__}, this memory needs a {kind.__name__}; states of "
             "the two memories are not interchangeable, start a new store"
         )
-    return state  # pyright: ignore[reportReturnType]
+    return state
 
 
 def _believe(
@@ -175,9 +180,7 @@ def _with_paper_memory(
     everyone = [*answers, before.answer] if before else list(answers)
     every = scorer.compare(question, everyone)
     if before:
-        S, F = scores.unary(
-            every.agreement, every.conflict, [*ranks, documents], documents + 1
-        )
+        S, F = scores.unary(every.agreement, every.conflict, [*ranks, documents], documents + 1)
         S[n], F[n] = before.node(every.agreement[n, :n], every.conflict[n, :n])
     else:
         S, F = scores.unary(every.agreement, every.conflict, ranks, documents)
@@ -233,7 +236,7 @@ def isolated(
 ) -> Bool[np.ndarray, " n"]:
     """(n,) which trusted answers are unlike the others: mean similarity under 0.3."""
     alone = np.zeros(len(answers), dtype=bool)
-    at = np.flatnonzero(trusted)
+    at = np.flatnonzero(trusted).tolist()
     if len(at) < 2:
         return alone
     if embedder is None:

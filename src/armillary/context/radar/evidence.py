@@ -98,9 +98,7 @@ _KINDS = ("poison", "pia", "pia10")
 
 def _static(kind: str, rank: str, copies: int) -> Case:
     name = f"{kind}, {copies} at {rank}"
-    return Case(
-        name, {"kind": _KINDS.index(kind), "rank": _RANKS.index(rank), "copies": copies}
-    )
+    return Case(name, {"kind": _KINDS.index(kind), "rank": _RANKS.index(rank), "copies": copies})
 
 
 def single(case: Case) -> bool:
@@ -373,9 +371,7 @@ STORAGE = Experiment(
             "0.05.",
             paper="One belief a question in place of all past documents; no figure.",
             conditions=(
-                Condition(
-                    Stat("bytes", form="slope", along="steps"), at_most=0.05, at_least=-0.05
-                ),
+                Condition(Stat("bytes", form="slope", along="steps"), at_most=0.05, at_least=-0.05),
             ),
         ),
         Claim(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 
@@ -12,7 +12,6 @@ from armillary.context.radar import duplicates, peers
 from armillary.context.radar.agreement import (
     AnswerAgreement,
     EmbeddingAgreement,
-    ValueAgreement,
 )
 from armillary.context.radar.decision import Rules, decide
 from armillary.context.radar.evidence_streams import (
@@ -23,6 +22,7 @@ from armillary.context.radar.evidence_streams import (
     scored,
 )
 from armillary.context.radar.memory import CampaignSettings, CampaignState, PaperState
+from armillary.context.radar.value_agreement import ValueAgreement
 from armillary.evidence.shapes import Cell, Contender, Need
 
 #: Sentence embeddings of every answer in the question sets, as the embedded encoder gives them.
@@ -54,7 +54,7 @@ class RecordedEmbeddings:
             self._rows = {str(t): i for i, t in enumerate(arrays["texts"])}
             self._vectors = arrays["vectors"].astype(np.float64)
 
-    def encode(self, texts: list[str]) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
         """(n, 384) vectors.
 
         Raises:

@@ -121,7 +121,10 @@ def reading(question: str, text: str) -> str | None:
 def wanted(sets: int = SETS) -> list[tuple[str, str]]:
     """Every (question, document) of the first sets."""
     return [
-        (s.question, text) for seed in range(sets) for s in question_set(seed) for text in s.documents
+        (s.question, text)
+        for seed in range(sets)
+        for s in question_set(seed)
+        for text in s.documents
     ]
 
 

@@ -86,9 +86,7 @@ def read_pages(subject: Subject, texts: Sequence[str], year: float, *, poisoned:
     return [Page(text, reading(subject.question, text), year, poisoned) for text in texts]
 
 
-def honest_pages(
-    subject: Subject, year: int, stale: float, rng: np.random.Generator
-) -> list[Page]:
+def honest_pages(subject: Subject, year: int, stale: float, rng: np.random.Generator) -> list[Page]:
     """Ten pages in random order: eight on the topic, of which a share lags behind the change."""
     change = subject.change
     lagging = year >= change.year
@@ -188,9 +186,7 @@ def answers_of(policy: Policy, streams: Sequence[Stream]) -> list[list[str | Non
     return told
 
 
-def scored(
-    told: Sequence[Sequence[str | None]], streams: Sequence[Stream]
-) -> dict[str, float]:
+def scored(told: Sequence[Sequence[str | None]], streams: Sequence[Stream]) -> dict[str, float]:
     """Accuracy over all steps, attack success where attacked, accuracy and lag after the change."""
     right, hit, after, lags = [], [], [], []
     for answers, stream in zip(told, streams, strict=True):

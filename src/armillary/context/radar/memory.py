@@ -1,7 +1,7 @@
 """What is remembered of a question between steps: one small state, never a document.
 
-`PaperMemory` is the paper's: the last answer joins the next step as a node, with a support and a
-doubt that are updated by Bayes' rule. `CampaignMemory` is ours: a filter over classes of answers
+`PaperState` is the paper's: the last answer joins the next step as a node, with a support and a
+doubt that are updated by Bayes' rule. `CampaignState` is ours: a filter over classes of answers
 that prices independent mistakes by the copy and a coordinated campaign once.
 
 **Campaign.** Let a be the true class, n_b the number of this step's answers in class b.
@@ -12,10 +12,10 @@ that prices independent mistakes by the copy and a coordinated campaign once.
     posterior    b(a) proportional to b'(a) L(a)
 
 A wrong answer costs log(eta) each time it is an honest mistake; a campaign costs log(rho) once and
-only log(zeta) a copy, so flooding buys little belief, while a genuine change is seen because the old
-answer's own support falls below mu. g is not normalised over n: every hypothesis has one Poisson
-factor and |classes| - 1 factors g, so that its constant cancels. The max stands for the mixture of
-both explanations and is within log 2 of it.
+only log(zeta) a copy, so flooding buys little belief, while a genuine change is seen because the
+old answer's own support falls below mu. g is not normalised over n: every hypothesis has one
+Poisson factor and |classes| - 1 factors g, so that its constant cancels. The max stands for the
+sum of both explanations and is within log 2 of it.
 """
 
 from __future__ import annotations
@@ -132,11 +132,14 @@ class CampaignState:
 
 
 def classes(M: Float[np.ndarray, "n n"], threshold: float = 0.5) -> Int[np.ndarray, " n"]:
-    """(n,) class of each answer: connected components of M >= threshold, numbered by first member."""
+    """(n,) class of each answer: connected components of M >= threshold.
+
+    Classes are numbered in the order of their first members.
+    """
     from scipy.sparse.csgraph import connected_components
 
-    _, found = connected_components(M >= threshold, directed=False)
-    _, first = np.unique(found, return_index=True)
+    _, found = connected_components(threshold <= M, directed=False)
+    first = np.unique(found, return_index=True)[1]
     order = {int(found[i]): number for number, i in enumerate(sorted(first))}
     return np.array([order[int(c)] for c in found], dtype=np.int64)
 
@@ -194,7 +197,7 @@ def updated(
     kept = np.sort(np.argsort(-posterior, kind="stable")[:MOST_CLASSES])
     belief = posterior[kept] / posterior[kept].sum()
     return CampaignState(
-        tuple(named[i] for i in kept),
+        tuple(str(named[int(i)]) for i in kept),
         tuple(belief.tolist()),
         expected,
         1 if state is None else state.step + 1,
@@ -242,7 +245,7 @@ def from_plain(plain: dict[str, Any]) -> PaperState | CampaignState:
         if plain.get("kind") == "paper":
             return PaperState(**fields)
         if plain.get("kind") == "campaign":
-            fields["answers"], fields["belief"] = map(tuple, (fields["answers"], fields["belief"]))
+            fields["answers"], fields["belief"] = tuple(fields["answers"]), tuple(fields["belief"])
             return CampaignState(**fields)
     except (TypeError, KeyError) as error:
         raise ValueError(f"no state of a memory: {error}") from error

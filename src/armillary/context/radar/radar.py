@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from armillary.context.radar import duplicates
-from armillary.context.radar.agreement import AnswerAgreement, Embedder, ValueAgreement
+from armillary.context.radar.agreement import AnswerAgreement, Embedder
 from armillary.context.radar.decision import Decision, Rules, decide
 from armillary.context.radar.memory import CampaignState, Mode, PaperState
 from armillary.context.radar.readers import ChatReader, Reader, answer_or_none
@@ -74,9 +74,9 @@ class RadarResult:
         belief: what is remembered: answer -> probability (campaign), or the remembered answer with
             its support (paper); empty without memory.
         flags: ``unsupported`` (no document answers), ``fallback`` (none could be trusted, all
-            spoke), ``remembered`` (the answer comes from memory alone), ``abstained`` (the margin is
-            under the threshold), ``replayed`` (this very observation was seen before, nothing was
-            changed).
+            spoke), ``remembered`` (the answer comes from memory alone), ``abstained`` (the margin
+            is under the threshold), ``replayed`` (this very observation was seen before, nothing
+            was changed).
     """
 
     answer: str | None
@@ -126,7 +126,7 @@ class Radar:
     ) -> None:
         self.chat = None if isinstance(llm, Reader) else llm
         self.reader = llm if isinstance(llm, Reader) else ChatReader(llm)
-        self.scorer = scorer or ValueAgreement()
+        self.scorer = scorer or _default_scorer()
         self.embedder = embedder
         self.rules = rules or Rules(memory=memory)
         if self.rules.memory not in ("campaign", "paper", None):
@@ -337,6 +337,12 @@ def final_prompt(question: str, trusted: Sequence[str]) -> str:
 def _default_finalizer(chat: Chat | None) -> Finalizer:
     """Models in process are small: they pick better than they write."""
     return "llm" if chat is not None and not hasattr(chat, "embedded") else "medoid"
+
+
+def _default_scorer() -> AnswerAgreement:
+    from armillary.context.radar.value_agreement import ValueAgreement
+
+    return ValueAgreement()
 
 
 def _belief(state: PaperState | CampaignState | None) -> dict[str, float]:

@@ -13,6 +13,8 @@ import os
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import event as sa_event
+from sqlalchemy.exc import DatabaseError
 
 from armillary.context.radar.memory import CampaignState, PaperState, from_plain, to_plain
 
@@ -180,7 +182,7 @@ def rebind(place: str | os.PathLike[str], *, scorer: str | None = None) -> int:
                 change = sa.update(_ABOUT).where(_ABOUT.c.name == "scorer").values(value=scorer)
                 connection.execute(change)
             count = connection.scalar(sa.select(sa.func.count()).select_from(_BELIEFS))
-    except sa.exc.DatabaseError as error:
+    except DatabaseError as error:
         raise ValueError(f"{os.fspath(place)!r} is no belief store: {error.orig}") from error
     finally:
         engine.dispose()
@@ -243,8 +245,8 @@ def _engine(place: str | os.PathLike[str] | None) -> sa.Engine:
             raise FileNotFoundError(f"no folder {folder!r} for the belief store {text!r}")
         engine = sa.create_engine(sa.URL.create("sqlite", database=text))
     if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine, "begin", _begin_at_once)
+        sa_event.listen(engine, "connect", _prepare_sqlite)
+        sa_event.listen(engine, "begin", _begin_at_once)
     return engine
 
 
