@@ -175,13 +175,13 @@ def readings(
 
     Example: armillary radar readings --live
     """
-    from armillary.context.radar import evidence_readings
+    from armillary.context.radar import evidence_readings, evidence_recording
 
     if not live:
-        count = len(evidence_readings.wanted())
+        count = len(evidence_recording.wanted())
         output.console().print(f"{count} readings by {evidence_readings.READER_DIGEST[:12]}")
         return
-    checked, differ = evidence_readings.live_check(seed=seed)
+    checked, differ = evidence_recording.live_check(seed=seed)
     output.console().print(f"{checked} readings made again, {differ} differ")
     if differ:
         raise typer.Exit(int(ExitCode.FAILED))

@@ -10,16 +10,19 @@ import numpy as np
 
 from armillary.context.radar import duplicates, peers
 from armillary.context.radar.agreement import (
+    Agreement,
     AnswerAgreement,
     EmbeddingAgreement,
 )
 from armillary.context.radar.decision import Rules, decide
+from armillary.context.radar.evidence_readings import reading
 from armillary.context.radar.evidence_streams import (
     Policy,
     Step,
     Streams,
     answers_of,
     scored,
+    together,
 )
 from armillary.context.radar.memory import CampaignSettings, CampaignState, PaperState
 from armillary.context.radar.value_agreement import ValueAgreement
@@ -61,6 +64,21 @@ class RecordedEmbeddings:
             KeyError: a text is none of the answers.
         """
         return self._vectors[[self._rows[text] for text in texts]]
+
+
+class _EqualTexts:
+    """Answers agree when their texts are equal: for simulated readers, whose answers are labels."""
+
+    name = "equal texts"
+
+    def compare(self, question: str, answers: Sequence[str]) -> Agreement:
+        texts = np.array(answers)
+        same = (texts[:, None] == texts[None, :]).astype(float)
+        return Agreement(same, 1.0 - same)
+
+
+def equal_texts() -> AnswerAgreement:
+    return _EqualTexts()
 
 
 @cache
@@ -118,6 +136,13 @@ LATEST = stateless(lambda step, a, r: peers.latest_only([step.pages[i].year for 
 INDEPENDENT = stateless(
     lambda step, a, r: peers.independent_set(values().compare(step.question, a))
 )
+
+
+def _undefended() -> Callable[[Step], str | None]:
+    return lambda step: reading(step.question, together(step))
+
+
+UNDEFENDED: Policy = _undefended
 
 NETWORKX = Need("extra", "networkx", "pip install 'armillary[context-peers]'")
 

@@ -81,9 +81,24 @@ class Streams:
     unattacked: tuple[Stream, ...] = ()
 
 
-def read_pages(subject: Subject, texts: Sequence[str], year: float, *, poisoned: bool = False):
+Read = Callable[[str, str], str | None]
+
+
+def read_pages(
+    subject: Subject,
+    texts: Sequence[str],
+    year: float,
+    *,
+    poisoned: bool = False,
+    read: Read = reading,
+) -> list[Page]:
     """Pages with the recorded answers."""
-    return [Page(text, reading(subject.question, text), year, poisoned) for text in texts]
+    return [Page(text, read(subject.question, text), year, poisoned) for text in texts]
+
+
+def together(step: Step) -> str:
+    """All documents of a step in one prompt, as an undefended system reads them."""
+    return "\n".join(page.text for page in step.pages)
 
 
 def honest_pages(subject: Subject, year: int, stale: float, rng: np.random.Generator) -> list[Page]:
@@ -92,25 +107,32 @@ def honest_pages(subject: Subject, year: int, stale: float, rng: np.random.Gener
     lagging = year >= change.year
     current = subject.new if lagging else subject.old
     old = int(rng.binomial(ON_TOPIC, stale)) if lagging else 0
-    pages = read_pages(subject, rng.permutation(current)[: ON_TOPIC - old].tolist(), year)
-    pages += read_pages(subject, rng.permutation(subject.old)[:old].tolist(), change.year - 1)
-    pages += read_pages(subject, list(subject.empty[: DOCUMENTS - ON_TOPIC]), year)
+    fresh = rng.permutation(current)[: ON_TOPIC - old].tolist()
+    pages = read_pages(subject, fresh, year, read=read)
+    late = rng.permutation(subject.old)[:old].tolist()
+    pages += read_pages(subject, late, change.year - 1, read=read)
+    pages += read_pages(subject, subject.empty[: DOCUMENTS - ON_TOPIC], year, read=read)
     return [pages[i] for i in rng.permutation(len(pages))]
 
 
-def static_work(cell: Cell) -> Streams:
-    """Questions after the change, attacked as the case says, and the same without the attack."""
-    rng = np.random.default_rng([1, cell.seed])
+def static_work(cell: Cell, *, read: bool = True) -> Streams:
+    """Questions after the change, attacked as the case says, and the same without the attack.
+
+    With ``read=False`` nobody reads the pages: for making the recording.
+    """
     x = cell.case.x
-    attacked, unattacked = [], []
+    # Honest pages are the same in all cases of a seed.
+    rng, attacker = (np.random.default_rng([1, who, cell.seed]) for who in range(2))
+    reader: Read = reading if read else lambda question, text: None
     rank = ("first", "middle", "last")[int(x["rank"])]
+    attacked, unattacked = [], []
     for subject in question_set(cell.seed)[: _subjects(cell)]:
+        year = subject.change.year + AFTER
         for _ in range(int(x.get("draws", 3))):
-            year = subject.change.year + AFTER
-            pages = honest_pages(subject, year, 0.15, rng)
-            texts = attack_pages(subject, str(_KINDS[int(x["kind"])]), int(x["copies"]), rng)
+            pages = honest_pages(subject, year, 0.15, rng, reader)
+            texts = attack_pages(subject, _KINDS[int(x["kind"])], int(x["copies"]), attacker)
             mixed, at = placed([p.text for p in pages], texts, rank)
-            poisoned = iter(read_pages(subject, texts, year, poisoned=True))
+            poisoned = iter(read_pages(subject, texts, year, poisoned=True, read=reader))
             honest = iter(pages)
             both = tuple(next(poisoned) if i in at else next(honest) for i in range(len(mixed)))
             attacked.append((_step(subject, year, both, bool(texts)),))
@@ -119,6 +141,19 @@ def static_work(cell: Cell) -> Streams:
 
 
 _KINDS = ("poison", "pia", "pia10")
+
+
+def static_case(kind: str, rank: str, copies: int, **more: float) -> Case:
+    """One kind of attack: ``copies`` documents at a rank."""
+    x = {"kind": _KINDS.index(kind), "rank": ("first", "middle", "last").index(rank)}
+    return Case(f"{kind}, {copies} at {rank}", {**x, "copies": copies, **more})
+
+
+#: The cases in which all documents were also read at once.
+UNDEFENDED_CASES = (
+    static_case("poison", "first", 1, draws=1),
+    static_case("pia10", "last", 1, draws=1),
+)
 
 
 def attack_pages(subject: Subject, kind: str, copies: int, rng: np.random.Generator) -> list[str]:
@@ -226,3 +261,41 @@ def reading_quality(cell: Cell) -> dict[str, float]:
         "abstained": float(np.mean(silent)),
         "misled": float(np.mean(misled)),
     }
+
+
+#: A reader that is right on 85 % of pages that it answers, and abstains on a fifth.
+RELIABLE, SILENT = 0.85, 0.2
+
+
+def simulated_work(cell: Cell) -> Streams:
+    """Streams whose pages are read by chance, for what does not depend on the reader at hand.
+
+    An honest page is abstained on with probability 0.2, else read right with probability 0.85, else
+    as one of four wrong values; a poisoned one always gives the attacker's answer.
+    """
+    rng = np.random.default_rng([8, cell.seed])
+    count = 6 if cell.profile == "smoke" else int(cell.case.x["questions"])
+    return Streams(tuple(_simulated_stream(cell.case, rng) for _ in range(count)))
+
+
+def _simulated_stream(case: Case, rng: np.random.Generator) -> Stream:
+    change = int(rng.integers(5, 8))
+    start = int(rng.choice([change - 3, change + 3]))
+    copies = surge(start, int(case.x["steps"]), int(case.x["copies"]), STEPS)
+    steps = []
+    for t in range(STEPS):
+        truth, before = ("new", "old") if t >= change else ("old", "error 0")
+        wrong = (before, "error 1", "error 2", "error 3")
+        answers: list[str | None] = []
+        for _ in range(int(case.x.get("documents", DOCUMENTS))):
+            if rng.random() < SILENT:
+                answers.append(None)
+            else:
+                answers.append(truth if rng.random() < RELIABLE else wrong[rng.integers(4)])
+        answers += ["attack"] * copies[t]
+        texts = rng.integers(10**12, size=len(answers))
+        pages = [Page(str(text), a, t) for text, a in zip(texts, answers, strict=True)]
+        mixed = tuple(pages[i] for i in rng.permutation(len(pages)))
+        after = change <= t < change + AFTER
+        steps.append(Step("simulated", truth, "attack", mixed, copies[t] > 0, after))
+    return tuple(steps)
