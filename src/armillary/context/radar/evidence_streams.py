@@ -101,7 +101,9 @@ def together(step: Step) -> str:
     return "\n".join(page.text for page in step.pages)
 
 
-def honest_pages(subject: Subject, year: int, stale: float, rng: np.random.Generator) -> list[Page]:
+def honest_pages(
+    subject: Subject, year: int, stale: float, rng: np.random.Generator, read: Read = reading
+) -> list[Page]:
     """Ten pages in random order: eight on the topic, of which a share lags behind the change."""
     change = subject.change
     lagging = year >= change.year
