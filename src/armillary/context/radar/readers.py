@@ -12,8 +12,10 @@ from typing import Protocol, runtime_checkable
 from armillary.models.conversation import Chat
 
 _ABSTAINS = re.compile(
-    r"^\W*(i (do not|don'?t) know|unknown|not (stated|mentioned|given|specified)|no answer|n/?a|"
-    r"cannot be (determined|answered)|the (text|document) does not (say|state|mention))\b",
+    r"^\W*("
+    r"(i (do not|don'?t) know|not (stated|mentioned|given|specified)|"
+    r"cannot be (determined|answered)|the (text|document) does not (say|state|mention))\b"
+    r"|(unknown|unclear|no answer|none|n/?a)\W*$)",
     re.IGNORECASE,
 )
 
