@@ -28,5 +28,5 @@ for label, row in figures.lines():
 
 person = 0
 low, middle, high = recalibrator.predict_quantiles(before[[person]], [0.05, 0.5, 0.95])[0]
-print(f"\none worker: {middle:.0f} thousand dollars, 90 % between {low:.0f} and {high:.0f}; ", end="")
-print(f"earned {wage.y[test][person]:.0f}")
+print(f"\none worker: {middle:.0f} thousand dollars, 90 % between {low:.0f} and {high:.0f}")
+print(f"earned: {wage.y[test][person]:.0f}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 BUSY_VARIABLE = "ARMILLARY_BUSY_SECONDS"
 QUIET_CORES = 0.2
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
 
 
 @contextlib.contextmanager

@@ -47,6 +47,7 @@ def test_crps_is_the_integral_of_its_definition(p):
     np.testing.assert_allclose(p.crps(y), expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_crps_agrees_with_scoringrules():
     scoringrules = pytest.importorskip("scoringrules")
     y = np.array([-1.0, 0.2, 0.9, 3.0])

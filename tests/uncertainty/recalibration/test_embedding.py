@@ -72,6 +72,9 @@ def test_bandwidths_leave_ties_out():
     assert outcome_bandwidth(np.array([0.0, 1, 3])) == 2
     assert outcome_bandwidth(np.array([0.0, 0, 0, 0, 2])) == 2
     assert outcome_bandwidth(np.zeros(4)) == 1
+    # The median gap of many uniform numbers is 1 - 1/sqrt(2); order statistics stand for all.
+    many = np.random.default_rng(0).random(30_000)
+    np.testing.assert_allclose(outcome_bandwidth(many), 1 - np.sqrt(0.5), atol=0.01)
 
 
 def test_torch_gives_what_numpy_gives():

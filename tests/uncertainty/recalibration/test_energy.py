@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.uncertainty.recalibration import energy
 from armillary.uncertainty.recalibration.distributions import (
     GaussianMixture,
     SupportWeights,
@@ -58,6 +59,13 @@ def test_merge_equals_the_double_sums(n, t, m, seed, ties):
     np.testing.assert_allclose(within, np.maximum(naive(p, p), 0), atol=1e-10)
     assert (np.diag(within) == 0).all()
     assert (within == within.T).all()
+
+
+def test_blocks_of_rows_give_what_all_rows_at_once_give(monkeypatch):
+    p, q = WeightedSamples(rows(5, 20, 0)), WeightedSamples(rows(11, 20, 1))
+    whole = energy_distances(p, q)
+    monkeypatch.setattr(energy, "POOLED_POINTS", 60)
+    np.testing.assert_allclose(energy_distances(p, q), whole, atol=1e-12)
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 100), st.floats(-50, 50))

@@ -84,6 +84,7 @@ def test_prefit_uses_every_row_for_calibration():
     assert model.recalibrator_.n_calibration_ == 80
 
 
+@pytest.mark.slow
 def test_ngboost_is_read():
     ngboost = pytest.importorskip("ngboost")
     X, y = data(120)

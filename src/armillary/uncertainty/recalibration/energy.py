@@ -33,6 +33,8 @@ from armillary.uncertainty.recalibration.distributions import (
 
 #: Rows that are pooled to place the knots: more do not move a quantile of the pool visibly.
 _POOL_ROWS = 2000
+#: Atoms that are pooled and sorted at once: what works on them stays in the processor's cache.
+POOLED_POINTS = 300_000
 
 
 def energy_distances(p: Predictive, q: Predictive | None = None) -> Floats:
@@ -69,26 +71,36 @@ def energy_distances(p: Predictive, q: Predictive | None = None) -> Floats:
 
 def _cross_samples(p: WeightedSamples, q: WeightedSamples) -> Floats:
     """(n, t) E|X - Y| for all pairs of rows."""
-    p_values, p_weights = p._row_values(), p._row_weights()
-    q_values, q_weights = q._row_values(), q._row_weights()
-    t, m = q_values.shape
-    pool = q_values.ravel()
+    values, weights = p._row_values(), p._row_weights()
+    mass, first = np.zeros((2, len(p), values.shape[1] + 1))
+    np.cumsum(weights, axis=1, out=mass[:, 1:])
+    np.cumsum(weights * values, axis=1, out=first[:, 1:])
+    rows = max(1, POOLED_POINTS // q.values.shape[-1])
+    found = np.empty((len(p), len(q)))
+    for start in range(0, len(q), rows):
+        part = slice(start, start + rows)
+        _expected_overlap(values, mass, first, q._pick(part), found[:, part])
+    return 2 * found + p.mean()[:, None] - q.mean()
+
+
+def _expected_overlap(
+    values: Floats, mass: Floats, first: Floats, q: WeightedSamples, out: Floats
+) -> None:
+    """Put E H_P(Y) for all P (rows of atoms, with running sums) and all Y ~ Q into ``out``."""
+    t, m = q._row_values().shape
+    pool = q._row_values().ravel()
     order = np.argsort(pool, kind="stable")
     points = pool[order]
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     rank = rank.reshape(t, m)
-    equal = q.weights is None
-    found = np.empty((len(p_values), t))
-    for i, (x, w) in enumerate(zip(p_values, p_weights, strict=True)):
+    q_weights = q._row_weights()
+    for i, x in enumerate(values):
         runs = np.diff(np.searchsorted(points, x), prepend=0, append=len(points))
-        mass = np.concatenate([[0.0], np.cumsum(w)])
-        first = np.concatenate([[0.0], np.cumsum(w * x)])
-        h = points * np.repeat(mass, runs)
-        h -= np.repeat(first, runs)
+        h = points * np.repeat(mass[i], runs)
+        h -= np.repeat(first[i], runs)
         at = h[rank]
-        found[i] = at.mean(axis=1) if equal else np.einsum("tm,tm->t", at, q_weights)
-    return 2 * found + p.mean()[:, None] - q.mean()
+        out[i] = at.mean(axis=1) if q.weights is None else np.einsum("tm,tm->t", at, q_weights)
 
 
 def _cross_mixtures(p: GaussianMixture, q: GaussianMixture) -> Floats:

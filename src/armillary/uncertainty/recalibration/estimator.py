@@ -415,7 +415,7 @@ class KernelRecalibrator(BaseEstimator):
         `crps`, which work in blocks.
         """
         parts = [recalibrated for recalibrated, _ in self.blocks(P)]
-        weights = np.concatenate([part.weights for part in parts])
+        weights = np.concatenate([part._row_weights() for part in parts])
         shared = parts[0].shared
         values = parts[0].values if shared else np.concatenate([part.values for part in parts])
         return WeightedSamples(values, weights)
