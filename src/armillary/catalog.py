@@ -17,7 +17,7 @@ from armillary.errors import UnknownMethod
 ENTRY_POINT_GROUP = "armillary.methods"
 
 #: Packages that hold one method each: ``armillary.<field>.<slug with underscores>``.
-BUILT_IN: tuple[str, ...] = ("armillary.uncertainty.recalibration",)
+BUILT_IN: tuple[str, ...] = ("armillary.uncertainty.recalibration", "armillary.context.radar")
 
 #: The fields of the library and what each is about.
 FIELDS: dict[str, str] = {

@@ -33,7 +33,9 @@ def test_embeddings_alone_take_different_numbers_for_one(doubles):
 
 def test_words_without_a_value_are_told_apart_by_their_cosine(doubles):
     judge = ValueAgreement(
-        doubles.Vectors({"car": [1, 0], "automobile": [0.9, np.sqrt(0.19)], "tree": [0.1, np.sqrt(0.99)]})
+        doubles.Vectors(
+            {"car": [1, 0], "automobile": [0.9, np.sqrt(0.19)], "tree": [0.1, np.sqrt(0.99)]}
+        )
     )
     found = judge.compare("What is it?", ["car", "automobile", "tree"])
     assert found.agreement[0, 1] == pytest.approx(0.9)

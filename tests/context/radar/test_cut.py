@@ -96,9 +96,12 @@ def test_large_weights_and_many_answers_do_not_overflow():
 
 
 def test_same_cut_as_networkx():
-    networkx_select = pytest.importorskip("networkx") and __import__(
-        "armillary.context.radar.peers", fromlist=["networkx_select"]
-    ).networkx_select
+    networkx_select = (
+        pytest.importorskip("networkx")
+        and __import__(
+            "armillary.context.radar.peers", fromlist=["networkx_select"]
+        ).networkx_select
+    )
     rng = np.random.default_rng(1)
     for n in (5, 20):
         M = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.3), 1)

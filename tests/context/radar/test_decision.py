@@ -17,9 +17,7 @@ def run(steps, rules, scorer):
     for answers in steps:
         ranks = [i for i, a in enumerate(answers) if a is not None]
         given = [answers[i] for i in ranks]
-        found.append(
-            decide("q", given, ranks, len(answers), scorer, rules=rules, state=state)
-        )
+        found.append(decide("q", given, ranks, len(answers), scorer, rules=rules, state=state))
         state = found[-1].state
     return found
 
@@ -40,8 +38,10 @@ def test_one_poisoned_document_is_cut_at_any_rank(doubles):
 
 def test_campaign_memory_stands_a_flood_that_sways_the_others(doubles):
     steps = [QUIET] * 4 + [FLOOD] * 2
-    by = {r: run(steps, rules, doubles.Equal()) for r, rules in
-          {"campaign": CAMPAIGN, "paper": PAPER, "static": STATIC}.items()}
+    by = {
+        r: run(steps, rules, doubles.Equal())
+        for r, rules in {"campaign": CAMPAIGN, "paper": PAPER, "static": STATIC}.items()
+    }
     assert [d.answer for d in by["campaign"]] == ["a"] * 6
     assert [d.answer for d in by["static"]] == ["a"] * 4 + ["w"] * 2
     # The paper's memory joins as one node and does not outweigh nine; reported as it is.
@@ -64,7 +64,7 @@ def test_trust_follows_the_belief(doubles):
 
 def test_remembered_classes_that_answers_join_are_merged(doubles):
     class Bridge(doubles.Equal):
-        """"c" is both "a" and "b": from then on they are one class."""
+        """ "c" is both "a" and "b": from then on they are one class."""
 
         def compare(self, question, answers):
             found = super().compare(question, answers)
@@ -89,9 +89,7 @@ def test_paper_state_is_the_final_answers_mean_agreement_and_conflict(doubles):
 
 def test_the_remembered_answer_may_win_in_the_papers_memory(doubles):
     before = PaperState("a", 0.9, 0.1)
-    found = decide(
-        "q", ["a", "b"], [0, 1], 2, doubles.Equal(), rules=PAPER, state=before
-    )
+    found = decide("q", ["a", "b"], [0, 1], 2, doubles.Equal(), rules=PAPER, state=before)
     assert found.answer == "a"
     assert len(found.trusted) == len(found.support) == 2  # the remembered one is no document
 
@@ -108,9 +106,7 @@ def test_isolation_filter_drops_a_trusted_answer_unlike_the_others(doubles):
 
     vectors = doubles.Vectors({"a": [1, 0], "b": [1, 0.1], "x": [0, 1]})
     before = CampaignState(("a",), (1.0,), 3.0, 5)
-    found = decide(
-        "q", ["a", "b", "a", "x"], range(4), 4, Loose(), state=before, embedder=vectors
-    )
+    found = decide("q", ["a", "b", "a", "x"], range(4), 4, Loose(), state=before, embedder=vectors)
     assert found.reasons == ("", "", "", "isolated")
 
 
@@ -133,8 +129,15 @@ def test_margin_of_a_certain_answer_is_larger(doubles):
 
 def test_states_of_the_two_memories_do_not_mix(doubles):
     with pytest.raises(ValueError, match="not interchangeable"):
-        decide("q", ["a"], [0], 1, doubles.Equal(), rules=PAPER,
-               state=CampaignState(("a",), (1.0,), 1.0, 1))
+        decide(
+            "q",
+            ["a"],
+            [0],
+            1,
+            doubles.Equal(),
+            rules=PAPER,
+            state=CampaignState(("a",), (1.0,), 1.0, 1),
+        )
 
 
 def test_no_answers_are_refused(doubles):

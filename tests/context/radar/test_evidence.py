@@ -1,4 +1,4 @@
-"""The work of the experiments is what it says, and the headline effects are there on other seeds."""
+"""The work of the experiments is what it says, and the headline effects hold on other seeds."""
 
 from __future__ import annotations
 

@@ -60,7 +60,9 @@ def test_first_step_is_uniform_and_expects_the_largest_class():
     state = updated(None, ["a", "b"], [6, 2], DEFAULT)
     assert state.step == 1
     assert state.expected == pytest.approx(6.0)
-    ratio = math.exp(slow_likelihood([6, 2], 0, 6, DEFAULT) - slow_likelihood([6, 2], 1, 6, DEFAULT))
+    ratio = math.exp(
+        slow_likelihood([6, 2], 0, 6, DEFAULT) - slow_likelihood([6, 2], 1, 6, DEFAULT)
+    )
     assert state.belief[0] / state.belief[1] == pytest.approx(ratio)
 
 

@@ -105,7 +105,9 @@ def test_a_store_of_the_other_memory_or_schema_is_refused(tmp_path):
 def test_migrating_what_is_no_store(tmp_path):
     with pytest.raises(FileNotFoundError, match="no belief store"):
         rebind(tmp_path / "absent.db", scorer="x")
-    (tmp_path / "text.db").write_text("not a database at all, but long enough to be read as one" * 9)
+    (tmp_path / "text.db").write_text(
+        "not a database at all, but long enough to be read as one" * 9
+    )
     with pytest.raises(ValueError, match="is no belief store"):
         rebind(tmp_path / "text.db", scorer="x")
     with pytest.raises(FileNotFoundError, match="no folder"):
