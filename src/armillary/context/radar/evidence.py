@@ -329,8 +329,8 @@ SIMULATED = Experiment(
     id="simulated-readings",
     title="Streams read by a simulated reader",
     cases={
-        "smoke": [_surge(9, 1, questions=40)],
-        "quick": [_surge(9, 1, questions=40), _surge(9, 2, questions=40)],
+        "smoke": [_surge(9, 1, questions=15)],
+        "quick": [_surge(9, n, questions=15) for n in (1, 2)],
         "full": [_surge(9, n, questions=50) for n in (1, 2)],
         "long": [_surge(9, n, questions=250) for n in (1, 2)],
     },
