@@ -167,9 +167,33 @@ def test_every_case_of_every_profile_is_known_to_its_claims():
             for condition in claim.conditions:
                 for profile in ("quick", "full"):
                     cases = experiment.cases[profile]
+                    if not cases:
+                        assert experiment.id == "packaged-detector"
+                        continue
                     where = condition.stat.where
                     assert where is None or any(where(c) for c in cases), (claim.id, profile)
     assert {c.name for c in STREAMS.cases["full"]} > {c.name for c in STREAMS.cases["quick"]}
+
+
+def test_detector_drops_what_it_flags_and_the_rest_vote(monkeypatch):
+    """With two-dimensional vectors: what is far from every true page is flagged."""
+    pytest.importorskip("embeddings_guardian")
+    subject = readings.subjects()[0]
+
+    class Flat:
+        def encode(self, texts):
+            true = {*subject.old, *subject.new, *subject.empty}
+            near = np.linspace(-0.05, 0.05, len(texts))
+            return np.array(
+                [[1, e] if t in true else [-1, e] for t, e in zip(texts, near, strict=True)]
+            )
+
+    monkeypatch.setattr(policies, "_encoder", Flat)
+    pages = [streams.Page(t, "w", 2000, True) for t in subject.poison]
+    pages += [streams.Page(t, subject.change.old, 2000) for t in subject.old[:3]]
+    step = streams.Step(subject.question, subject.change.old, "w", tuple(pages), True)
+    assert policies.MAJORITY()(step) == "w"
+    assert policies.detector("centroid")()(step) == subject.change.old
 
 
 @pytest.mark.slow

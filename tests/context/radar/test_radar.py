@@ -73,6 +73,26 @@ def test_an_older_observation_is_refused_and_changes_nothing(radar, doubles):
     assert radar.store.get("what is the share?") == before
 
 
+def test_a_quicker_writer_is_taken_into_account(doubles, tmp_path):
+    """Between reading the belief and writing it, another process observes the same question."""
+    path = tmp_path / "beliefs.db"
+    other = Radar(doubles.Told(), doubles.Equal(), store=path)
+
+    class Interrupted(doubles.Equal):
+        done = False
+
+        def compare(self, question, answers):
+            if not self.done:
+                self.done = True
+                other.answer(QUESTION, doubles.pages(*"aaaaaa", step=7), time=1)
+            return super().compare(question, answers)
+
+    radar = Radar(doubles.Told(), Interrupted(), store=path)
+    result = radar.answer(QUESTION, doubles.pages(*"aaaaaaaww", step=8), time=2)
+    assert result.answer == "a"
+    assert radar.store.get("what is the share?").state.step == 2
+
+
 def test_a_replay_changes_nothing_and_says_so(radar, doubles):
     documents = doubles.pages("a", "a", "b")
     first = radar.answer(QUESTION, documents, time=1)

@@ -35,7 +35,7 @@ def test_what_is_put_is_got(tmp_path, state):
 def test_one_row_a_question(tmp_path):
     store = BeliefStore(tmp_path / "beliefs.db")
     for time in range(5):
-        store.put("q", known(float(time)))
+        assert store.put("q", known(float(time)), after="e" * 64 if time else None)
     store.put("r", known())
     assert len(store) == 2
     with sqlite3.connect(tmp_path / "beliefs.db") as connection:
@@ -55,8 +55,8 @@ def test_stale_is_refused_at_the_row_too():
     store = BeliefStore()
     store.put("q", known(5.0))
     with pytest.raises(StaleObservationError, match="time 4 came after one of time 5"):
-        store.put("q", known(4.0, answer="late"))
-    store.put("q", known(5.0, answer="same time"))
+        store.put("q", known(4.0, answer="late"), after="e" * 64)
+    assert store.put("q", known(5.0, answer="same time"), after="e" * 64)
     assert store.get("q") == known(5.0, answer="same time")
 
 
@@ -66,8 +66,14 @@ def test_two_writers_lose_nothing(tmp_path):
 
     def write(store, name):
         for i in range(25):
-            store.put(f"{name}{i}", known(float(i)))
-            store.put("shared", known())
+            assert store.put(f"{name}{i}", known(float(i)))
+            while True:  # count in the shared row, as a writer that thinks again
+                row = store.get("shared")
+                step = row.state.step + 1 if row else 1
+                state = CampaignState(("a",), (1.0,), 1.0, step)
+                new = Remembered(state, "a", 0.0, None, f"{name}{i}".ljust(64, "."))
+                if store.put("shared", new, after=row.event if row else None):
+                    break
 
     threads = [
         threading.Thread(target=write, args=(store, name))
@@ -78,6 +84,37 @@ def test_two_writers_lose_nothing(tmp_path):
     for thread in threads:
         thread.join()
     assert len(stores[0]) == 51
+    shared = stores[0].get("shared")
+    assert shared is not None
+    assert shared.state.step == 50  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_many_may_open_a_new_store_at_once(tmp_path):
+    path, opened, errors = tmp_path / "new.db", [], []
+
+    def open_one():
+        try:
+            opened.append(BeliefStore(path))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=open_one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(opened) == 8
+    opened[0].put("q", known())
+    assert len(opened[7]) == 1
+
+
+def test_a_row_that_another_writer_changed_is_not_overwritten():
+    store = BeliefStore()
+    store.put("q", known(1.0))
+    assert not store.put("q", known(2.0, answer="b"), after=None)
+    assert not store.put("q", known(2.0, answer="b"), after="f" * 64)
+    assert store.get("q") == known(1.0)
 
 
 def test_a_store_of_another_judge_is_refused_and_can_be_migrated(tmp_path):
@@ -129,3 +166,9 @@ def test_migrating_what_is_no_store(tmp_path):
 )
 def test_times_are_comparable(time, number):
     assert as_number(time) == number
+
+
+@pytest.mark.parametrize("time", [float("nan"), "inf", "soon", "2023-13-01"])
+def test_times_that_do_not_compare_are_refused(time):
+    with pytest.raises(ValueError, match="time="):
+        as_number(time)

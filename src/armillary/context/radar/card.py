@@ -24,6 +24,7 @@ CARD = Card(
         "true-change-is-followed",
         "no-loss-without-attack",
         "below-all-rivals",
+        "below-a-packaged-detector",
         "reliable-reader",
         "values-before-embeddings",
         "one-percent-of-the-archive",

@@ -10,10 +10,12 @@ from armillary.context.radar import evidence_costs as costs
 from armillary.context.radar.evidence_policies import (
     ABLATIONS,
     CAMPAIGN,
+    DETECTOR,
     NETWORKX,
     PAPER,
     STATIC,
     UNDEFENDED,
+    detector,
     embeddings,
     equal_texts,
     paired,
@@ -325,6 +327,37 @@ NUMBERS = Experiment(
     seeds=_SEEDS,
 )
 
+DETECTORS = ("embeddings-guardian-neighborhood", "embeddings-guardian-centroid")
+PACKAGED = Experiment(
+    id="packaged-detector",
+    title="Against a packaged detector of poisoned embeddings",
+    cases={"smoke": [], "quick": [], "full": [_surge(9, 1)], "long": [_surge(9, 1), _surge(3, 1)]},
+    setup=stream_work,
+    contenders=(
+        Contender("ours", streaming(radar(CAMPAIGN))),
+        *(
+            Contender(name, streaming(detector(name.split("-")[-1])), DETECTOR)
+            for name in DETECTORS
+        ),
+    ),
+    metrics=METRICS,
+    claims=(
+        Claim(
+            id="below-a-packaged-detector",
+            statement="Under a surge of nine the attack succeeds at most a quarter as often as "
+            "with embeddings-guardian before a majority vote.",
+            paper="Does not compare with packaged detectors.",
+            conditions=(
+                Condition(
+                    Stat("asr", over=DETECTORS, form="ratio", pool="ratio_of_means"), at_most=0.25
+                ),
+            ),
+        ),
+    ),
+    seeds=_SEEDS,
+    packages=("embeddings-guardian", "sentence-transformers"),
+)
+
 SIMULATED = Experiment(
     id="simulated-readings",
     title="Streams read by a simulated reader",
@@ -501,6 +534,7 @@ EXPERIMENTS = (
     STATIC_ATTACKS,
     ALL_AT_ONCE,
     STREAMS,
+    PACKAGED,
     SIMULATED,
     NUMBERS,
     STORAGE,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +14,11 @@ from armillary.context.radar import duplicates, peers
 from armillary.context.radar.agreement import (
     Agreement,
     AnswerAgreement,
+    Embedder,
     EmbeddingAgreement,
 )
 from armillary.context.radar.decision import Rules, decide
-from armillary.context.radar.evidence_readings import reading
+from armillary.context.radar.evidence_readings import reading, subject_of
 from armillary.context.radar.evidence_streams import (
     Policy,
     Step,
@@ -26,6 +29,7 @@ from armillary.context.radar.evidence_streams import (
 )
 from armillary.context.radar.memory import CampaignSettings, CampaignState, PaperState
 from armillary.context.radar.value_agreement import ValueAgreement
+from armillary.errors import require
 from armillary.evidence.shapes import Cell, Contender, Need
 
 #: Sentence embeddings of every answer in the question sets, as the embedded encoder gives them.
@@ -144,6 +148,49 @@ def _undefended() -> Callable[[Step], str | None]:
 
 UNDEFENDED: Policy = _undefended
 
+
+@cache
+def _encoder() -> Embedder:
+    from armillary import models
+
+    return models.encoder()
+
+
+def detector(algorithm: str) -> Policy:
+    """embeddings-guardian drops documents whose embedding looks poisoned; the rest vote.
+
+    Its baseline is generous: every true page about the question, of before and after the change.
+    """
+
+    def start() -> Callable[[Step], str | None]:
+        guardian: Any = require("embeddings_guardian", what="radar", extra="context-peers")
+        judge: Any = None
+
+        def answer(step: Step) -> str | None:
+            nonlocal judge
+            if judge is None:
+                judge = guardian.PoisoningDetector(algorithm=algorithm)
+                subject = subject_of(step.question)
+                judge.update_baseline_batch(
+                    _encoder().encode([*subject.old, *subject.new, *subject.empty])
+                )
+            vectors = _encoder().encode([page.text for page in step.pages])
+            pages = tuple(
+                page
+                for page, vector in zip(step.pages, vectors, strict=True)
+                if not judge.is_poisoned(vector)[0]
+            )
+            return MAJORITY()(dataclasses.replace(step, pages=pages))
+
+        return answer
+
+    return start
+
+
+DETECTOR = (
+    Need("extra", "embeddings_guardian", "pip install 'armillary[context-peers]'"),
+    Need("extra", "sentence_transformers", "pip install 'armillary[models]'"),
+)
 NETWORKX = Need("extra", "networkx", "pip install 'armillary[context-peers]'")
 
 

@@ -91,7 +91,12 @@ def question_set(seed: int) -> tuple[Subject, ...]:
 
 def options_of(question: str) -> tuple[str, ...]:
     """The options of a question among the eighty."""
-    return _by_question()[question].options
+    return subject_of(question).options
+
+
+def subject_of(question: str) -> Subject:
+    """The subject of a question among the eighty."""
+    return _by_question()[question]
 
 
 @cache

@@ -248,7 +248,8 @@ class Radar:
             flags.append("abstained")
         if self.store is not None and state is not None:
             event = Remembered(state, given, decision.margin, step.observed, step.event)
-            self.store.put(step.key, event)
+            if not self.store.put(step.key, event, after=known.event if known else None):
+                return self._conclude(step)  # another writer was quicker: think again from its row
         scores = _judged(step.documents, answers, copied, ranks, decision)
         trusted = [line.index for line in scores if line.verdict == "trusted"]
         belief = _belief(state)

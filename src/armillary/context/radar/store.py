@@ -6,9 +6,11 @@ upsert in one transaction, so that a process that dies leaves the belief before 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import json
+import math
 import os
 from typing import Any
 
@@ -97,8 +99,16 @@ class BeliefStore:
         state = from_plain(json.loads(row["state"]))
         return Remembered(state, row["answer"], row["margin"], row["observed"], row["event"])
 
-    def put(self, key: str, known: Remembered) -> None:
+    def put(self, key: str, known: Remembered, *, after: str | None = None) -> bool:
         """Write what is known of a question, in one transaction.
+
+        Args:
+            key: the question's key.
+            known: the new row.
+            after: the event of the row that the new one was made from, None where there was none.
+
+        Returns:
+            False, and nothing is written, if another writer changed the row meanwhile.
 
         Raises:
             StaleObservationError: a newer observation got there first.
@@ -113,13 +123,17 @@ class BeliefStore:
         here = _BELIEFS.c.question_key == key
         with self._engine.begin() as connection:
             before = connection.execute(
-                sa.select(_BELIEFS.c.observed).where(here).with_for_update()
+                sa.select(_BELIEFS.c.observed, _BELIEFS.c.event).where(here).with_for_update()
             ).first()
+            if before is not None:
+                refuse_stale(key, before.observed, known.observed)
+            if (before.event if before is not None else None) != after:
+                return False
             if before is None:
                 connection.execute(sa.insert(_BELIEFS).values(question_key=key, **values))
-                return
-            refuse_stale(key, before[0], known.observed)
-            connection.execute(sa.update(_BELIEFS).where(here).values(**values))
+            else:
+                connection.execute(sa.update(_BELIEFS).where(here).values(**values))
+            return True
 
     def __len__(self) -> int:
         with self._engine.connect() as connection:
@@ -211,13 +225,16 @@ def as_number(time: Time | None) -> float | None:
     Raises:
         ValueError: it is no number and no ISO date.
     """
-    if time is None or isinstance(time, (int, float)):
-        return None if time is None else float(time)
+    if time is None:
+        return None
     if isinstance(time, str):
-        try:
-            return float(time)
-        except ValueError:
-            pass
+        with contextlib.suppress(ValueError):
+            time = float(time)
+    if isinstance(time, (int, float)):
+        if not math.isfinite(time):
+            raise ValueError(f"time={time}: give a finite number or a date")
+        return float(time)
+    if isinstance(time, str):
         try:
             time = dt.datetime.fromisoformat(time)
         except ValueError:
