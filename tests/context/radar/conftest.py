@@ -24,6 +24,14 @@ def _doubles() -> ModuleType:
     return sys.modules["radar_doubles"]
 
 
+@pytest.fixture(autouse=True)
+def _no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default judge compares values only: loading sentence embeddings takes seconds."""
+    from armillary.context.radar import value_agreement
+
+    monkeypatch.setattr(value_agreement, "default_judge", value_agreement.ValueAgreement)
+
+
 @pytest.fixture(scope="session")
 def doubles() -> ModuleType:
     """``Told``, ``Equal``, ``Vectors`` and ``pages``."""

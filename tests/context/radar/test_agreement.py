@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,8 @@ from armillary.context.radar import (
     ValueAgreement,
 )
 from armillary.context.radar.agreement import label_order
+from armillary.context.radar.value_agreement import default_judge
+from armillary.models import inventory
 
 
 def test_values_agree_across_notations_and_contradict_otherwise():
@@ -42,6 +46,19 @@ def test_words_without_a_value_are_told_apart_by_their_cosine(doubles):
     assert found.conflict[0, 1] == 0
     assert found.agreement[0, 2] == 0
     assert found.conflict[0, 2] == pytest.approx(0.9)
+
+
+def test_default_judge_uses_embeddings_where_they_are_installed(doubles, monkeypatch):
+    monkeypatch.setattr(inventory.Shipped, "path", lambda self: None)
+    assert default_judge().name == "values"
+    monkeypatch.setattr(inventory.Shipped, "path", lambda self: "somewhere")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
+    monkeypatch.setattr(
+        models, "encoder", lambda: doubles.Vectors({"car": [1, 0], "auto": [0.9, np.sqrt(0.19)]})
+    )
+    judge = default_judge()
+    assert judge.name == "values+embeddings"
+    assert judge.compare("What?", ["car", "auto"]).agreement[0, 1] == pytest.approx(0.9)
 
 
 def nli(table):

@@ -96,7 +96,8 @@ class Radar:
 
     Args:
         llm: a chat, or a `Reader` of your own.
-        scorer: judges whether answers agree; default `ValueAgreement`.
+        scorer: judges whether answers agree; default `ValueAgreement`, with sentence embeddings for
+            answers without a value where the extra ``models`` is installed.
         embedder: for the isolation filter; without one, agreement stands for similarity.
         memory: ``campaign`` (ours, default), ``paper`` or None.
         store: where beliefs are kept: a `BeliefStore`, a path or an SQLAlchemy URL; default: in
@@ -341,9 +342,9 @@ def _default_finalizer(chat: Chat | None) -> Finalizer:
 
 
 def _default_scorer() -> AnswerAgreement:
-    from armillary.context.radar.value_agreement import ValueAgreement
+    from armillary.context.radar import value_agreement
 
-    return ValueAgreement()
+    return value_agreement.default_judge()
 
 
 def _belief(state: PaperState | CampaignState | None) -> dict[str, float]:

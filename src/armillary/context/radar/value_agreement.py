@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
+from typing import Any
 
 # Names of currencies and dates are read with these; their absence is told when this is imported.
 import babel  # noqa: F401
@@ -10,6 +12,32 @@ import dateutil  # noqa: F401
 
 from armillary.answers import same
 from armillary.context.radar.agreement import Agreement, Embedder, pairwise
+from armillary.models import inventory
+
+
+def default_judge() -> ValueAgreement:
+    """Values, and sentence embeddings for what has none where the extra ``models`` is installed.
+
+    The encoder is loaded when two answers first need it.
+    """
+    installed = inventory.SENTENCE_MODEL.path() is not None
+    if installed and importlib.util.find_spec("sentence_transformers") is not None:
+        return ValueAgreement(_EncoderWhenNeeded())
+    return ValueAgreement()
+
+
+class _EncoderWhenNeeded:
+    """The sentence encoder of this machine, loaded at the first text."""
+
+    def __init__(self) -> None:
+        self._encoder: Embedder | None = None
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        if self._encoder is None:
+            from armillary import models
+
+            self._encoder = models.encoder()
+        return self._encoder.encode(texts)
 
 
 class ValueAgreement:
