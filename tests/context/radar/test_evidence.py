@@ -64,6 +64,19 @@ def test_static_work_is_the_same_but_for_the_attack():
         assert attacked.truth == clean.truth
 
 
+def test_simulated_pages_are_read_as_often_as_said():
+    case = Case("f", {"documents": 50, "copies": 3, "rank": 2, "questions": 60})
+    work = streams.simulated_static_work(cell(case, 1001))
+    honest = [p.answer for (step,) in work.unattacked for p in step.pages]
+    given = [answer for answer in honest if answer is not None]
+    # 3000 pages: the standard errors are .007 and .007.
+    assert len(given) / len(honest) == pytest.approx(0.8, abs=0.03)
+    assert given.count("true") / len(given) == pytest.approx(0.85, abs=0.03)
+    for (step,) in work.streams:
+        assert [p.poisoned for p in step.pages] == [False] * 50 + [True] * 3
+        assert {p.answer for p in step.pages if p.poisoned} == {step.wrong}
+
+
 def test_scoring_by_hand():
     def step(truth, attacked=False, after=False):
         return streams.Step("q", truth, "w", (), attacked, after)

@@ -18,6 +18,7 @@ CARD = Card(
         "exact",
         "one-poisoned-document",
         "static-not-below-rivals",
+        "poison-among-fifty",
         "better-than-undefended",
         "surge-of-one-step",
         "surge-of-two-steps",

@@ -134,12 +134,19 @@ def stateless(choose: Callable[[Step, list[str], list[int]], int]) -> Policy:
     return lambda: answer
 
 
-MAJORITY = stateless(lambda step, a, r: peers.majority(a, values().compare(step.question, a)))
+def majority(scorer: Callable[[], AnswerAgreement] = values) -> Policy:
+    """Majority vote over isolated answers."""
+    return stateless(lambda step, a, r: peers.majority(a, scorer().compare(step.question, a)))
+
+
+def independent_set(scorer: Callable[[], AnswerAgreement] = values) -> Policy:
+    """ReliabilityRAG's selection."""
+    return stateless(lambda step, a, r: peers.independent_set(scorer().compare(step.question, a)))
+
+
+MAJORITY = majority()
 KEYWORDS = stateless(lambda step, a, r: peers.keywords(a))
 LATEST = stateless(lambda step, a, r: peers.latest_only([step.pages[i].year for i in r]))
-INDEPENDENT = stateless(
-    lambda step, a, r: peers.independent_set(values().compare(step.question, a))
-)
 
 
 def _undefended() -> Callable[[Step], str | None]:
@@ -215,11 +222,14 @@ def paired(policy: Policy) -> Callable[[Streams, Cell], Mapping[str, float]]:
     return run
 
 
-def rivals(wrap: Callable[[Policy], Callable[[Streams, Cell], Mapping[str, float]]]):
+def rivals(
+    wrap: Callable[[Policy], Callable[[Streams, Cell], Mapping[str, float]]],
+    scorer: Callable[[], AnswerAgreement] = values,
+) -> tuple[Contender, ...]:
     """The rivals that need no memory."""
     return (
-        Contender("majority", wrap(MAJORITY)),
+        Contender("majority", wrap(majority(scorer))),
         Contender("robustrag-keyword", wrap(KEYWORDS)),
-        Contender("reliabilityrag", wrap(INDEPENDENT), (NETWORKX,)),
+        Contender("reliabilityrag", wrap(independent_set(scorer)), (NETWORKX,)),
         Contender("latest-only", wrap(LATEST)),
     )

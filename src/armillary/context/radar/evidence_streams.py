@@ -288,16 +288,42 @@ def _simulated_stream(case: Case, rng: np.random.Generator) -> Stream:
     for t in range(STEPS):
         truth, before = ("new", "old") if t >= change else ("old", "error 0")
         wrong = (before, "error 1", "error 2", "error 3")
-        answers: list[str | None] = []
-        for _ in range(int(case.x.get("documents", DOCUMENTS))):
-            if rng.random() < SILENT:
-                answers.append(None)
-            else:
-                answers.append(truth if rng.random() < RELIABLE else wrong[rng.integers(4)])
-        answers += ["attack"] * copies[t]
-        texts = rng.integers(10**12, size=len(answers))
-        pages = [Page(str(text), a, t) for text, a in zip(texts, answers, strict=True)]
+        pages = _simulated_pages(truth, wrong, DOCUMENTS, t, rng)
+        pages += [Page(_text(rng), "attack", t, True) for _ in range(copies[t])]
         mixed = tuple(pages[i] for i in rng.permutation(len(pages)))
         after = change <= t < change + AFTER
         steps.append(Step("simulated", truth, "attack", mixed, copies[t] > 0, after))
     return tuple(steps)
+
+
+def _simulated_pages(
+    truth: str, wrong: Sequence[str], count: int, year: int, rng: np.random.Generator
+) -> list[Page]:
+    pages = []
+    for _ in range(count):
+        answer = truth if rng.random() < RELIABLE else wrong[rng.integers(len(wrong))]
+        pages.append(Page(_text(rng), None if rng.random() < SILENT else answer, year))
+    return pages
+
+
+def _text(rng: np.random.Generator) -> str:
+    """A text like no other."""
+    return str(rng.integers(10**12))
+
+
+def simulated_static_work(cell: Cell) -> Streams:
+    """Single questions with many documents, read by chance, with and without the attack."""
+    rng = np.random.default_rng([9, cell.seed])
+    x = cell.case.x
+    rank = ("first", "middle", "last")[int(x["rank"])]
+    attacked, unattacked = [], []
+    for _ in range(6 if cell.profile == "smoke" else int(x["questions"])):
+        wrong = ("error 0", "error 1", "error 2", "error 3")
+        pages = _simulated_pages("true", wrong, int(x["documents"]), 0, rng)
+        poison = [Page(_text(rng), "attack", 0, True) for _ in range(int(x["copies"]))]
+        mixed, at = placed([p.text for p in pages], [p.text for p in poison], rank)
+        honest, poisoned = iter(pages), iter(poison)
+        both = tuple(next(poisoned) if i in at else next(honest) for i in range(len(mixed)))
+        attacked.append((Step("simulated", "true", "attack", both, True),))
+        unattacked.append((Step("simulated", "true", "attack", tuple(pages), False),))
+    return Streams(tuple(attacked), tuple(unattacked))
