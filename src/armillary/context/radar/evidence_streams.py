@@ -301,7 +301,7 @@ def _simulated_pages(
 ) -> list[Page]:
     pages = []
     for _ in range(count):
-        answer = truth if rng.random() < RELIABLE else wrong[rng.integers(len(wrong))]
+        answer = truth if rng.random() < RELIABLE else wrong[int(rng.integers(len(wrong)))]
         pages.append(Page(_text(rng), None if rng.random() < SILENT else answer, year))
     return pages
 
