@@ -1,0 +1,1 @@
+"""Methods for retrieval, memory and long context."""
