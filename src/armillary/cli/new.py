@@ -73,6 +73,7 @@ def new(
     _enter(listing, names)
     console = output.console()
     console.note(f"entered {names.package} in {listing}")
+    console.note("then put its (empty) table of claims in place: make readme")
     console.note(f"now: armillary bench {names.slug} --profile quick, and see it fail")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from typing import Annotated, Any, cast
 
 import typer
@@ -109,6 +110,8 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command line and give its exit code; see `armillary.errors.ExitCode`."""
     arguments = _hoist(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
+    if not debug:
+        warnings.showwarning = _say_warning
     usage_error, click_exception = cast(list[type[Exception]], typer.BadParameter.__mro__[1:3])
     command = typer.main.get_command(app)
     try:
@@ -161,6 +164,12 @@ def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.strerror or type(error).__name__}: {str(error.filename)!r}"
     return str(error) or type(error).__name__
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """A warning in one line, without the source that raised it; libraries' own are details."""
+    own = category.__module__.startswith("armillary")
+    (terminal.console().note if own else terminal.console().detail)(f"warning: {message}")
 
 
 def _say(text: str) -> None:

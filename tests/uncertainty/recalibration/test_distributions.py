@@ -29,7 +29,8 @@ def weighted(n: int = 4, m: int = 7, seed: int = 0) -> WeightedSamples:
 def mixture(n: int = 4, components: int = 3, seed: int = 0) -> GaussianMixture:
     rng = np.random.default_rng(seed)
     shape = (n, components)
-    return GaussianMixture(rng.normal(size=shape), 0.1 + rng.random(shape), rng.random(shape))
+    mu, var, pi = rng.normal(size=shape), 0.1 + rng.random(shape), rng.random(shape)
+    return GaussianMixture(mu, var, pi / pi.sum(axis=1, keepdims=True))
 
 
 def crps_by_integral(p: Predictive, row: int, y: float) -> float:

@@ -35,7 +35,13 @@ if TYPE_CHECKING:
         CalibrationLeakWarning as CalibrationLeakWarning,
     )
     from armillary.uncertainty.recalibration.estimator import (
+        ConstantOutcomes as ConstantOutcomes,
+    )
+    from armillary.uncertainty.recalibration.estimator import (
         DegeneratePredictions as DegeneratePredictions,
+    )
+    from armillary.uncertainty.recalibration.estimator import (
+        ExtrapolatedPredictions as ExtrapolatedPredictions,
     )
     from armillary.uncertainty.recalibration.estimator import (
         KernelRecalibrator as KernelRecalibrator,
@@ -52,6 +58,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "CalibrationLeakWarning": "estimator",
     "DegeneratePredictions": "estimator",
+    "ConstantOutcomes": "estimator",
+    "ExtrapolatedPredictions": "estimator",
     "GaussianMixture": "distributions",
     "KernelRecalibrator": "estimator",
     "Quantiles": "distributions",

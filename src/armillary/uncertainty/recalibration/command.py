@@ -49,7 +49,7 @@ def fit(
     dist: Dist,
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model goes (.npz).")],
     anchor: Annotated[str, typer.Option(help="auto, y or residual.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the folds.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
     skip_bad_rows: Skip = False,
 ) -> None:
     """Learn a recalibration from rows that the base model has not seen.
@@ -62,6 +62,7 @@ def fit(
     from armillary.uncertainty.recalibration.tabular import Layout, read_table
 
     layout = Layout.parse(dist)
+    _check_target(out, "-o", ".npz")
     numbers, outcomes, kept = _pairs(read_table(table), y, layout, skip_bad_rows)
     model = KernelRecalibrator(anchor=anchor, random_state=seed)
     model.fit(layout.predictive(numbers), outcomes)
@@ -99,6 +100,7 @@ def apply(
     recalibrator = storage.load(model)
     layout = Layout.parse(dist or storage.read_note(model).get("dist", ""))
     levels = _levels(quantiles)
+    _check_target(out, "-o", ".csv", ".parquet", ".pq")
     frame = read_table(table)
     numbers = layout.numbers(frame)
     kept = _usable(layout, numbers, layout.usable(numbers), skip_bad_rows)
@@ -149,6 +151,8 @@ def check(
     from armillary.uncertainty.recalibration.reporting import Report, diagnose
     from armillary.uncertainty.recalibration.tabular import Layout, read_table
 
+    _check_target(out, "-o", ".html", ".json")
+    _check_target(chart, "--chart", ".svg", ".png", ".html", ".json")
     if dist is None and model is None:
         raise ValueError("check needs --dist (or --model, which remembers it)")
     recalibrator = None if model is None else storage.load(model)
@@ -187,6 +191,11 @@ def _pairs(
         raise ValueError(
             f"--y {y!r}: no such column; the table has {', '.join(map(str, frame.columns[:12]))}"
         )
+    if y in layout.names(frame):
+        raise ValueError(
+            f"--dist {layout} takes in the column {y!r} of --y: a prediction must not hold the "
+            "outcome; name the columns of predictions alone"
+        )
     numbers = layout.numbers(frame)
     outcomes = np.asarray(pd.to_numeric(frame[y], errors="coerce"), dtype=float)
     usable = layout.usable(numbers) & np.isfinite(outcomes)
@@ -218,7 +227,19 @@ def _levels(text: str) -> list[float]:
         levels = []
     if not levels or not all(0 < level < 1 for level in levels):
         raise ValueError(f"--quantiles {text!r}: give levels between 0 and 1, such as .05,.5,.95")
+    if len(set(levels)) < len(levels):
+        raise ValueError(f"--quantiles {text!r}: a level is given twice; give each once")
     return levels
+
+
+def _check_target(path: Path | None, option: str, *suffixes: str) -> None:
+    """Refuse, before any work, a file that could not be written."""
+    if path is None:
+        return
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{option} {str(path)!r}: the name must end in {' or '.join(suffixes)}")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{option} {str(path)!r}: there is no such folder, make it first")
 
 
 def _refuse_existing(frame: pd.DataFrame, names: list[str]) -> None:

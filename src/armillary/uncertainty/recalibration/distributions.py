@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
+#: Larger numbers would overflow in squares.
+LARGEST = 1e100
 
 #: Elements of a temporary array: row-wise work is cut into pieces of about this size.
 CHUNK = 4_000_000
@@ -362,7 +364,8 @@ class GaussianMixture(Predictive):
     def __init__(self, mu: ArrayLike, var: ArrayLike, pi: ArrayLike | None = None) -> None:
         self.mu: Floats = _columns(mu)
         self.var: Floats = np.broadcast_to(_columns(var), self.mu.shape)
-        weights = np.ones(self.mu.shape[1]) if pi is None else np.asarray(pi, dtype=float)
+        components = self.mu.shape[1]
+        weights = np.full(components, 1 / components) if pi is None else np.asarray(pi, dtype=float)
         if weights.shape[-1] != self.mu.shape[1] and weights.shape != self.mu.shape[:1]:
             raise ValueError(f"pi {weights.shape} does not fit mu {self.mu.shape}")
         weights = np.broadcast_to(
@@ -380,6 +383,11 @@ class GaussianMixture(Predictive):
         total = weights.sum(axis=1, keepdims=True)
         if (weights < 0).any() or (total <= 0).any():
             raise ValueError("pi must be >= 0 with a positive sum in every row")
+        if np.abs(total - 1).max(initial=0) > 1e-3:
+            row = int(np.abs(total - 1).argmax())
+            raise ValueError(
+                f"pi must sum to 1 in every row; row {row} sums to {total[row, 0]:.4g}"
+            )
         self.pi: Floats = weights / total
 
     def __len__(self) -> int:
@@ -476,6 +484,10 @@ def normal(mean: ArrayLike, std: ArrayLike) -> GaussianMixture:
     if bad.any():
         row = int(np.flatnonzero(bad.ravel())[0])
         raise ValueError(f"std must be finite and > 0; row {row} has {std.ravel()[row]:g}")
+    if std.max(initial=0) > LARGEST:
+        raise ValueError(
+            f"std holds {std.max():.3g}: numbers up to {LARGEST:g} are accepted; rescale P and y"
+        )
     return GaussianMixture(mean, std**2)
 
 
@@ -511,7 +523,9 @@ def as_predictive(predictions: Any, n: int | None = None) -> Predictive:
 def _read(predictions: Any, n: int | None) -> Predictive:
     if isinstance(predictions, Predictive):
         return predictions
-    if isinstance(predictions, tuple) and len(predictions) == 2:
+    if isinstance(predictions, tuple):
+        if len(predictions) != 2:
+            raise ValueError(f"P is a tuple of {len(predictions)}: give (mean, std)")
         mean, std = (np.asarray(part, dtype=float).ravel() for part in predictions)
         if mean.shape != std.shape:
             raise ValueError(f"mean {mean.shape} and std {std.shape} differ in length")
@@ -535,6 +549,8 @@ def _read(predictions: Any, n: int | None) -> Predictive:
 
 
 def _samples(predictions: Any, n: int | None) -> WeightedSamples:
+    if np.iscomplexobj(predictions):
+        raise TypeError("P holds complex numbers: give real samples")
     try:
         array = np.asarray(predictions, dtype=float)
     except (TypeError, ValueError) as error:
@@ -559,6 +575,8 @@ def _levels(levels: ArrayLike) -> Floats:
     levels = np.atleast_1d(np.asarray(levels, dtype=float))
     if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"levels={levels.tolist()} must lie strictly between 0 and 1")
+    if not len(levels):
+        raise ValueError("levels is empty: give at least one number between 0 and 1")
     return levels
 
 
@@ -575,6 +593,11 @@ def _first_bad_row(array: Floats, name: str) -> None:
         raise ValueError(
             f"{name} holds NaN or infinity in {int(bad.sum())} of {len(array)} rows, first in row "
             f"{int(np.argmax(bad))}: drop or mend them"
+        )
+    largest = np.abs(array).max(initial=0)
+    if largest > LARGEST and name != "var":
+        raise ValueError(
+            f"{name} holds {largest:.3g}: numbers up to {LARGEST:g} are accepted; rescale P and y"
         )
 
 

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from armillary.uncertainty.recalibration import selection
 from armillary.uncertainty.recalibration.distributions import (
+    LARGEST,
     Floats,
     GaussianMixture,
     Interval,
@@ -62,6 +63,14 @@ ROWS_AT_ONCE = 512
 
 class DegeneratePredictions(UserWarning):
     """All calibration predictions are the same: there is nothing to condition on."""
+
+
+class ConstantOutcomes(UserWarning):
+    """All calibration outcomes are the same."""
+
+
+class ExtrapolatedPredictions(UserWarning):
+    """Predictions unlike all calibration rows: nothing was learnt about them."""
 
 
 class CalibrationLeakWarning(UserWarning):
@@ -185,6 +194,12 @@ class KernelRecalibrator(BaseEstimator):
         _warn_of_leak(p, y, train_index, calibration_index)
         self.n_calibration_ = n
         self.location_, self.scale_ = float(y.mean()), float(y.std()) or 1.0
+        if not np.ptp(y):
+            warnings.warn(
+                f"y is {y[0]:g} in every row: there is nothing to learn but that",
+                ConstantOutcomes,
+                stacklevel=2,
+            )
         self.selection_ = None
         self._place(p)
         reference = np.arange(n) if landmarks is None else self._choose_landmarks(landmarks)
@@ -209,6 +224,13 @@ class KernelRecalibrator(BaseEstimator):
             isinstance(self.lam, (int, float)) and np.isfinite(self.lam) and self.lam > 0
         ):
             raise ValueError(f"lam={self.lam!r}: give 'cv', 'loo' or a number > 0")
+        seed = self.random_state
+        if seed is not None and (
+            isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0
+        ):
+            raise ValueError(f"random_state={seed!r}: give a whole number >= 0, or None")
+        if self.device is not None:
+            _check_device(self.device)
         for name, value, least in (
             ("n_knots", self.n_knots, 8),
             ("nystroem", self.nystroem, 2),
@@ -414,7 +436,16 @@ class KernelRecalibrator(BaseEstimator):
         The weights are dense, (t, n): for many rows use `predict_quantiles`, `predict_interval` or
         `crps`, which work in blocks.
         """
-        parts = [recalibrated for recalibrated, _ in self.blocks(P)]
+        found = list(self.blocks(P))
+        parts = [recalibrated for recalibrated, _ in found]
+        far = sum(int(flags.sum()) for _, flags in found)
+        if far:
+            warnings.warn(
+                f"{far} of {sum(map(len, parts))} predictions are unlike all calibration rows: "
+                "see extrapolated(P)",
+                ExtrapolatedPredictions,
+                stacklevel=2,
+            )
         weights = np.concatenate([part._row_weights() for part in parts])
         shared = parts[0].shared
         values = parts[0].values if shared else np.concatenate([part.values for part in parts])
@@ -482,8 +513,26 @@ def _rows_of(outcomes: Outcomes, rows: NDArray[np.intp]) -> selection.Target:
     return selection.Target(outcomes.kind, values[rows], outcomes.theta)
 
 
+def _check_device(device: str) -> None:
+    """Refuse a device that torch does not know or does not have."""
+    torch = Backend(device).torch
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        text = str(error).splitlines()[0]
+        raise ValueError(
+            f"device={device!r} cannot be used here ({text}): give None, 'cpu', or a device that "
+            "torch has"
+        ) from None
+
+
 def _outcomes(y: ArrayLike) -> Floats:
-    y = np.asarray(y, dtype=float)
+    if np.iscomplexobj(y):
+        raise TypeError("y holds complex numbers: give real outcomes")
+    try:
+        y = np.asarray(y, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError("y holds something that is no number: give (n,) numbers") from None
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -493,6 +542,11 @@ def _outcomes(y: ArrayLike) -> Floats:
         raise ValueError(
             f"y holds NaN or infinity in {int(bad.sum())} of {len(y)} rows, first in row "
             f"{int(np.argmax(bad))}: drop or mend them"
+        )
+    if np.abs(y).max(initial=0) > LARGEST:
+        raise ValueError(
+            f"y holds {np.abs(y).max():.3g}: numbers up to {LARGEST:g} are accepted; "
+            "rescale y and P"
         )
     return y
 

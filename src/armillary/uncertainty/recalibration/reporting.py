@@ -117,7 +117,7 @@ class Report:
 
         lines = [
             row("rows", lambda d: str(d.n)),
-            row("CRPS", lambda d: f"{d.crps:.4g}"),
+            row("CRPS", lambda d: f"{d.crps:#.4g}"),
             row("SKCE", lambda d: f"{d.skce:.3g}"),
             row("p-value of calibrated", lambda d: f"{d.skce_p:.3g}"),
             row("PIT distance from uniform", lambda d: f"{d.pit_ks:.3f}"),
@@ -127,7 +127,7 @@ class Report:
             lines.append(
                 row(
                     f"coverage of {level:.0%} intervals (width)",
-                    lambda d, i=i: f"{d.coverage[i].observed:.3f} ({d.coverage[i].width:.4g})",
+                    lambda d, i=i: f"{d.coverage[i].observed:.3f} ({d.coverage[i].width:#.4g})",
                 )
             )
         return lines

@@ -48,11 +48,17 @@ class Layout:
         columns = tuple(part.strip() for part in rest.split(",") if part.strip())
         if kind not in ("samples", "normal", "quantiles") or not columns:
             raise ValueError(f"--dist {text!r}: give {FORMS}")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"--dist {text!r}: a column is named twice; give each once")
         if kind == "normal" and len(columns) != 2:
             raise ValueError(f"--dist {text!r}: normal takes two columns, normal:MEAN,STD")
         if kind != "quantiles":
             return cls(kind, columns)
         named = [_level_of(column) for column in columns]
+        for part, what in ((0, "level"), (1, "column")):
+            given = [pair[part] for pair in named]
+            if len(set(given)) < len(given):
+                raise ValueError(f"--dist {text!r}: a {what} is named twice; give each once")
         order = np.argsort([level for level, _ in named], kind="stable")
         return cls(
             kind,
@@ -141,8 +147,12 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         FileNotFoundError: no such file.
         ValueError: another suffix, or not readable as what the suffix says.
     """
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder: give a .csv or .parquet file")
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file {str(path)!r}")
+    if not Path(path).stat().st_size:
+        raise ValueError(f"{str(path)!r} is empty: give a table with a header and rows")
     suffix = Path(path).suffix.lower()
     try:
         if suffix == ".csv":
