@@ -242,15 +242,24 @@ HEADLINE = Experiment(
             ),
         ),
         Claim(
-            id="calibrated-given-the-prediction",
+            id="calibrated-beyond-pit",
             statement="With at least 800 calibration rows, the kernel calibration error is at most "
-            "0.4 of PIT's and 0.6 of Mondrian conformal predictive systems'.",
+            "0.4 of that of PIT recalibration.",
             paper=_PAPER_CALIBRATION,
             conditions=(
                 Condition(
                     Stat("skce", over=("pit",), form="ratio", pool="ratio_of_means", where=enough),
                     at_most=0.4,
                 ),
+            ),
+        ),
+        Claim(
+            id="calibrated-beyond-mondrian",
+            statement="With at least 800 calibration rows, the kernel calibration error is at most "
+            "0.6 of that of Mondrian conformal predictive systems, in bins of the predicted spread "
+            "or mean.",
+            paper="Does not compare with Mondrian conformal predictive systems.",
+            conditions=(
                 Condition(
                     Stat("skce", over=_MONDRIAN, form="ratio", pool="ratio_of_means", where=enough),
                     at_most=0.6,
