@@ -310,7 +310,7 @@ class Execution:
 
     def _timed(self, groups: Sequence[Group]) -> Iterator[Group]:
         """One group after the other, each when the machine is quiet and nobody else measures."""
-        patience = lock.patience()
+        patience, waited = lock.patience(), 0.0
         for group in groups:
             with lock.alone(self._note) as held:
                 if self._measured_meanwhile(group):
@@ -320,9 +320,13 @@ class Execution:
                 if load is None:
                     self._time(group, held)
                 else:
-                    self._note(f"{group.trial.experiment.id}: machine busy ({load:.1f} cores)")
-                    self._give_up(group, load, patience)
-                    patience = 0.0  # the others get one look each
+                    if patience > 0:  # told once; the others get one look each
+                        self._note(
+                            f"machine busy ({load:.1f} cores): timed work is left out unless it "
+                            "grows quiet"
+                        )
+                    waited, patience = max(waited, patience), 0.0
+                    self._give_up(group, load, waited)
             yield group
 
     def _measured_meanwhile(self, group: Group) -> bool:
