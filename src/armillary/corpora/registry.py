@@ -23,6 +23,8 @@ class External:
         licence: its licence, as SPDX names it.
         sha256: the checksum of the file.
         about: what it holds.
+        installed: where a system package puts the same file, or empty.
+        package: that package.
     """
 
     name: str
@@ -32,13 +34,16 @@ class External:
     licence: str
     sha256: str
     about: str
+    installed: str = ""
+    package: str = ""
 
     @property
     def how(self) -> str:
         """How a user gets it, in one sentence."""
+        system = f"apt install {self.package}, or " if self.package else ""
         return (
-            f"take it from {self.inside} of the GitHub repository {self.source} ({self.licence}) "
-            f"and put it at {self.path} inside a folder that {DATA_VARIABLE} (or data=, or --data) "
+            f"{system}take it from {self.inside} of the GitHub repository {self.source} "
+            f"({self.licence}) and put it at {self.path} inside a folder that {DATA_VARIABLE} (or data=, or --data) "
             "names"
         )
 
@@ -76,6 +81,21 @@ def _solubility(part: str, sha256: str) -> External:
     )
 
 
+def _fashion(part: str, what: str, file: str, sha256: str) -> External:
+    about = f"articles of clothing, 28 by 28 pixels, ten classes: {what} ({part}), gzipped IDX"
+    return External(
+        f"fashion-mnist-{part}-{what}",
+        f"images/fashion-mnist/{file}",
+        "zalandoresearch/fashion-mnist",
+        f"data/fashion/{file}",
+        "MIT",
+        sha256,
+        about,
+        f"/usr/share/datasets/fashion-mnist/{file}",
+        "dataset-fashion-mnist",
+    )
+
+
 def _vidur(chip: str, sha256: str) -> External:
     return External(
         f"vidur-{chip}",
@@ -94,6 +114,30 @@ EXTERNAL: tuple[External, ...] = (
     _azure("conv", "2f1e5b666d4e3055fdbba98598ce2ec307767b9064e03e2fa46676dbcc7d0bf8"),
     _planetoid("citeseer", "e3b2ce13394c286e0d981b427ef1332a5d1eabd5ce39c59cd5dbc80de5780929"),
     _planetoid("cora", "2999bc42f3f7fc79093db6e2bd07360f9e313e1ff19d2207e51b2f1f87a53f1a"),
+    _fashion(
+        "test",
+        "images",
+        "t10k-images-idx3-ubyte.gz",
+        "cc1d090a38ace84dfa1aa66e3ada7c336ef481a96936906477e6dd344da56eaa",
+    ),
+    _fashion(
+        "test",
+        "labels",
+        "t10k-labels-idx1-ubyte.gz",
+        "8d3605d196f4be44669e46906da9733c8131fef761fdbfec72c424d5222f1a05",
+    ),
+    _fashion(
+        "train",
+        "images",
+        "train-images-idx3-ubyte.gz",
+        "b0564c3eedabfbf835052cff8503ea422014ce006caf5b757f851416ee8300c7",
+    ),
+    _fashion(
+        "train",
+        "labels",
+        "train-labels-idx1-ubyte.gz",
+        "0ae29f65d86684f32d1b9c85147786c547b9c6aebcaf235f0400a0cce308b056",
+    ),
     External(
         "humaneval",
         "code/HumanEval.jsonl.gz",
@@ -144,9 +188,11 @@ def external(
         names = ", ".join(known.name for known in EXTERNAL)
         raise LookupError(f"name={name!r} is no public data set; there are: {names}")
     folder = os.fspath(data) if data is not None else os.environ.get(DATA_VARIABLE, "")
-    if not folder:
+    path = Path(folder).expanduser() / entry.path if folder else Path(entry.installed)
+    if entry.installed and not path.is_file():
+        path = Path(entry.installed)
+    if not folder and not path.is_file():
         raise FileNotFoundError(f"{name}: no folder of public data is named; {entry.how}")
-    path = Path(folder).expanduser() / entry.path
     if not path.is_file():
         raise FileNotFoundError(f"{name}: no file {str(path)!r}; {entry.how}")
     if not unverified and (found := remembered_sha256(path)) != entry.sha256:

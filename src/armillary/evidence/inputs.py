@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from armillary.corpora.registry import EXTERNAL
 from armillary.evidence.shapes import Need
 
 DATA_VARIABLE = "ARMILLARY_DATA"
@@ -113,7 +114,8 @@ class Inputs:
             given = self.peers.get(need.name)
             return given is not None or Path(need.name).expanduser().is_dir()
         if need.kind == "data":
-            return self.data is not None and (self.data / need.name).exists()
+            brought = self.data is not None and (self.data / need.name).exists()
+            return brought or _installed(need.name)
         if need.kind == "endpoint":
             return bool(os.environ.get(need.name))
         if need.kind == "gpu":
@@ -200,3 +202,11 @@ def _says(*command: str, expect: str) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     return done.returncode == 0 and expect in done.stdout
+
+
+def _installed(inside: str) -> bool:
+    """Whether a system package has put this file of public data on the machine."""
+    return any(
+        entry.path == inside and bool(entry.installed) and Path(entry.installed).is_file()
+        for entry in EXTERNAL
+    )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from armillary.models.conversation import Delta as Delta
     from armillary.models.conversation import Usage as Usage
     from armillary.models.endpoints import EndpointError as EndpointError
+    from armillary.models.layers import LayerProfile as LayerProfile
+    from armillary.models.layers import profile_layers as profile_layers
     from armillary.models.local_chat import chat as chat
     from armillary.models.local_model import Embedded as Embedded
     from armillary.models.local_model import embedded as embedded
@@ -44,12 +46,14 @@ _HOMES = {
     "Embedded": "local_model",
     "Encoder": "sentences",
     "EndpointError": "endpoints",
+    "LayerProfile": "layers",
     "OptionScores": "option_scores",
     "Recording": "recordings",
     "Usage": "conversation",
     "chat": "local_chat",
     "embedded": "local_model",
     "encoder": "sentences",
+    "profile_layers": "layers",
     "scripted": "scripts",
 }
 __all__ = sorted(_HOMES)

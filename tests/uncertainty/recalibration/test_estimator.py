@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
@@ -211,6 +212,26 @@ def test_saved_and_loaded_it_predicts_the_same(model, calibration, held_out, tmp
         assert loaded.get_params() == each.get_params()
 
 
+def test_a_model_of_the_first_format_is_read_about_zero(calibration, held_out, tmp_path):
+    """Format 1 had no origin: what it holds is what is now fitted where the median of y is 0."""
+    origin = np.median(calibration.y)
+    pair = calibration.mean - origin, calibration.std
+    model = KernelRecalibrator(random_state=0).fit(pair, calibration.y - origin)
+    assert model.origin_ == 0
+    with np.load(model.save(tmp_path / "new.npz"), allow_pickle=False) as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays["header"]))
+    header["format"] = "armillary.recalibration/1"
+    del header["numbers"]["origin_"]
+    np.savez(tmp_path / "old.npz", **(arrays | {"header": np.array(json.dumps(header))}))
+    loaded = KernelRecalibrator.load(tmp_path / "old.npz")
+    for part in ("values", "weights"):
+        np.testing.assert_array_equal(
+            getattr(loaded.predict(held_out.pair), part),
+            getattr(model.predict(held_out.pair), part),
+        )
+
+
 def test_files_that_are_no_model_are_told(tmp_path):
     with pytest.raises(FileNotFoundError, match="no recalibration model"):
         KernelRecalibrator.load(tmp_path / "none.npz")
@@ -334,3 +355,43 @@ def test_it_is_an_estimator():
 
     with pytest.raises(NotFittedError):
         model.predict((np.zeros(3), np.ones(3)))
+
+
+def _dyadic(*arrays: np.ndarray) -> list[np.ndarray]:
+    """Multiples of 1/1024, so that adding a whole number up to 1e12 loses nothing."""
+    return [np.round(array * 1024) / 1024 for array in arrays]
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e9, 1e12])
+@pytest.mark.parametrize("anchor", ["y", "residual"])
+@pytest.mark.parametrize("form", ["normal", "samples"])
+def test_a_common_offset_moves_the_result_and_nothing_else(
+    calibration, held_out, offset, anchor, form, tmp_path
+):
+    def predictions(problem, by):
+        mean, std = _dyadic(problem.mean, problem.std)
+        if form == "normal":
+            return mean + by, np.maximum(std, 1 / 1024)
+        spread = np.array([-1.5, -0.5, 0.5, 1.5])
+        return _dyadic(mean[:, None] + std[:, None] * spread)[0] + by
+
+    (y,) = _dyadic(calibration.y)
+    (new_y,) = _dyadic(held_out.y)
+    fitted = [
+        KernelRecalibrator(anchor=anchor, random_state=0).fit(predictions(calibration, by), y + by)
+        for by in (0.0, offset)
+    ]
+    fitted[1] = KernelRecalibrator.load(fitted[1].save(tmp_path / "moved.npz"))
+    assert fitted[1].lam_ == fitted[0].lam_
+    assert fitted[1].theta_ == fitted[0].theta_
+    plain, moved = (
+        model.predict(predictions(held_out, by))
+        for model, by in zip(fitted, (0.0, offset), strict=True)
+    )
+    np.testing.assert_array_equal(moved.weights, plain.weights)
+    rounding = 4 * np.spacing(offset)  # of numbers near the offset, in which the results are given
+    np.testing.assert_allclose(moved.values - offset, plain.values, rtol=0, atol=rounding)
+    np.testing.assert_allclose(moved.mean() - offset, plain.mean(), rtol=0, atol=rounding)
+    np.testing.assert_allclose(
+        moved.crps(new_y + offset), plain.crps(new_y), rtol=0, atol=2 * rounding
+    )

@@ -186,3 +186,15 @@ EXPECTED_FAILURES = {
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_s_own_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "told"),
+    [
+        (["a"] * 40, ValueError, "y holds something that is no number"),
+    ],
+)
+def test_outcomes_that_are_no_numbers_are_told(y, error, told):
+    model = RecalibratedRegressor(BaggingRegressor(n_estimators=5, random_state=0))
+    with pytest.raises(error, match=told):
+        model.fit(np.arange(40.0)[:, None], y)

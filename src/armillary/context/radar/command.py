@@ -148,6 +148,52 @@ def attack(
 
 
 @app.command()
+def evaluate(
+    questions: Annotated[Path, typer.Argument(help="A question set (.json), single or yearly.")],
+    attack: Annotated[str, typer.Option(help="none, pia or poison.")] = "none",
+    copies: Annotated[int, typer.Option(min=1, help="Poisoned documents a question.")] = 1,
+    rank: Annotated[str, typer.Option(help="first, middle or last.")] = "last",
+    top: Annotated[int, typer.Option(min=1, help="Honest documents a question.")] = 10,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these (repeatable): ours, majority, robustrag-keyword, ..."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first questions.")] = None,
+    mode: Mode = "campaign",
+    endpoint: Endpoint = None,
+    model: Model = None,
+    out: Annotated[Path | None, typer.Option(help="Every answer, as .csv.")] = None,
+) -> None:
+    """Answer your own question set beside the rivals, under a harmless attack.
+
+    Reads RobustRAG's form (question, correct answer, incorrect answer, context) and yearly sets
+    (question, yearly_contexts). AstuteRAG and InstructRAG need a capable model: give --endpoint.
+
+    Example: armillary radar evaluate realtimeqa.json --attack pia --endpoint URL --model M
+    """
+    from armillary import models
+    from armillary.context.radar import own_questions
+    from armillary.context.radar.question_sets import attacked, read_questions
+
+    asked = read_questions(questions)[:limit]
+    attacked(asked[0], attack, copies=copies, rank=rank, top=top)  # a wrong option is told first
+    if out is not None and out.suffix.lower() != ".csv":
+        raise ValueError(f"--out {str(out)!r}: the name must end in .csv")
+    radar = _radar(None, mode, endpoint, model, None, None)
+    who = own_questions.contenders(radar, models.chat(endpoint, model), contender or ())
+    found: list[own_questions.Outcome] = []
+    for one in output.progress(asked, "questions"):
+        found += own_questions.outcomes([one], who, attack, copies=copies, rank=rank, top=top)
+    rows = [
+        (n, k, f"{right:.3f}", f"{bad:.3f}") for n, k, right, bad in own_questions.summary(found)
+    ]
+    output.console().table(("contender", "questions", "accuracy", "attack success"), rows)
+    if out is not None:
+        names = [field.name for field in dataclasses.fields(own_questions.Outcome)]
+        output.write_csv(out, names, [dataclasses.astuple(o) for o in found])
+
+
+@app.command()
 def migrate(
     store: Annotated[str, typer.Argument(help="A belief store: a path or SQLAlchemy URL.")],
     scorer: Annotated[

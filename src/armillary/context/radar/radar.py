@@ -166,10 +166,15 @@ class Radar:
         step = _Step.of(question, documents, key, time)
         if (replayed := self._replayed(step)) is not None:
             return replayed
-        todo = self._unread(step)
-        for text in todo:
-            self._read[question, text] = self.reader.read(question, text)
+        for text in self._unread(step):
+            self.read(question, text)
         return self._conclude(step)
+
+    def read(self, question: str, text: str) -> str | None:
+        """What one document alone answers, read once; None where it abstains."""
+        if (question, text) not in self._read:
+            self._read[question, text] = self.reader.read(question, text)
+        return self._read[question, text]
 
     async def aanswer(
         self,

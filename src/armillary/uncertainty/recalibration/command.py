@@ -98,10 +98,12 @@ def apply(
     from armillary.uncertainty.recalibration.tabular import Layout, read_table, write_table
 
     recalibrator = storage.load(model)
-    layout = Layout.parse(dist or storage.read_note(model).get("dist", ""))
+    note = storage.read_note(model)
+    layout = Layout.parse(dist or note.get("dist", ""))
     levels = _levels(quantiles)
     _check_target(out, "-o", ".csv", ".parquet", ".pq")
     frame = read_table(table)
+    _refuse_outcome(layout, frame, note.get("y", ""), "the outcome that the model was fitted to")
     numbers = layout.numbers(frame)
     kept = _usable(layout, numbers, layout.usable(numbers), skip_bad_rows)
     columns = {"recal_mean": np.full(len(frame), np.nan)}
@@ -191,16 +193,20 @@ def _pairs(
         raise ValueError(
             f"--y {y!r}: no such column; the table has {', '.join(map(str, frame.columns[:12]))}"
         )
-    if y in layout.names(frame):
-        raise ValueError(
-            f"--dist {layout} takes in the column {y!r} of --y: a prediction must not hold the "
-            "outcome; name the columns of predictions alone"
-        )
+    _refuse_outcome(layout, frame, y, "that of --y")
     numbers = layout.numbers(frame)
     outcomes = np.asarray(pd.to_numeric(frame[y], errors="coerce"), dtype=float)
     usable = layout.usable(numbers) & np.isfinite(outcomes)
     kept = _usable(layout, np.column_stack([numbers, outcomes]), usable, skip)
     return numbers[kept], outcomes[kept], kept
+
+
+def _refuse_outcome(layout: Layout, frame: pd.DataFrame, y: str, what: str) -> None:
+    if y in layout.names(frame):
+        raise ValueError(
+            f"--dist {layout} takes in the column {y!r}, {what}: a prediction must not hold the "
+            "outcome; name the columns of predictions alone"
+        )
 
 
 def _usable(
@@ -227,7 +233,7 @@ def _levels(text: str) -> list[float]:
         levels = []
     if not levels or not all(0 < level < 1 for level in levels):
         raise ValueError(f"--quantiles {text!r}: give levels between 0 and 1, such as .05,.5,.95")
-    if len(set(levels)) < len(levels):
+    if len({f"{level:g}" for level in levels}) < len(levels):  # as the columns are named
         raise ValueError(f"--quantiles {text!r}: a level is given twice; give each once")
     return levels
 

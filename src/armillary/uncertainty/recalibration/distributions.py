@@ -77,6 +77,10 @@ class Predictive(abc.ABC):
         )
 
     @abc.abstractmethod
+    def moved(self, by: float) -> Predictive:
+        """The distributions of X + by."""
+
+    @abc.abstractmethod
     def integrated_cdf(self, knots: Floats) -> Floats:
         """(n, K) E (t - X)+ at each knot t."""
 
@@ -152,7 +156,7 @@ class WeightedSamples(Predictive):
     """
 
     def __init__(self, values: ArrayLike, weights: ArrayLike | None = None) -> None:
-        atoms: Floats = np.asarray(values, dtype=float)
+        atoms = real_numbers(values, "values")
         if atoms.ndim not in (1, 2) or atoms.size == 0:
             raise ValueError(f"values has shape {atoms.shape}: give (n, m) or, shared, (m,)")
         _first_bad_row(np.atleast_2d(atoms), "values")
@@ -160,7 +164,7 @@ class WeightedSamples(Predictive):
         self.values: Floats = np.take_along_axis(atoms, order, axis=-1)
         self.weights: Floats | None = None
         if weights is not None:
-            self.weights = _sorted_weights(np.asarray(weights, dtype=float), atoms, order)
+            self.weights = _sorted_weights(real_numbers(weights, "weights"), atoms, order)
         elif atoms.ndim == 1:
             raise ValueError("values of shape (m,) are shared by all rows: give weights (n, m)")
 
@@ -178,6 +182,11 @@ class WeightedSamples(Predictive):
         by_row = self.weights is not None and self.weights.ndim == 2
         picked.weights = self.weights[rows] if by_row else self.weights  # pyright: ignore
         return picked
+
+    def moved(self, by: float) -> WeightedSamples:
+        moved = object.__new__(WeightedSamples)
+        moved.values, moved.weights = self.values + by, self.weights
+        return moved
 
     def _row_values(self) -> Floats:
         """(n, m) atoms, sorted in each row (a view where they are shared)."""
@@ -215,7 +224,9 @@ class WeightedSamples(Predictive):
         return below, np.minimum(below + np.where(values == y, weights, 0).sum(axis=1), 1.0)
 
     def mean(self) -> Floats:
-        return np.einsum("nm,nm->n", self._row_weights(), self._row_values())
+        values = self._row_values()
+        lowest = values[:, :1]  # sums of gaps keep the digits that a common offset would take
+        return lowest[:, 0] + np.einsum("nm,nm->n", self._row_weights(), values - lowest)
 
     def variance(self) -> Floats:
         centred = self._row_values() - self.mean()[:, None]
@@ -332,7 +343,7 @@ class Quantiles(WeightedSamples):
             raise ValueError(
                 f"levels={levels.tolist()} must be at least two and strictly increasing"
             )
-        values = np.atleast_2d(np.asarray(values, dtype=float))
+        values = np.atleast_2d(real_numbers(values, "values"))
         if values.ndim != 2 or values.shape[1] != len(levels):
             raise ValueError(
                 f"values has shape {values.shape} but there are {len(levels)} levels: give "
@@ -362,10 +373,10 @@ class GaussianMixture(Predictive):
     """
 
     def __init__(self, mu: ArrayLike, var: ArrayLike, pi: ArrayLike | None = None) -> None:
-        self.mu: Floats = _columns(mu)
-        self.var: Floats = np.broadcast_to(_columns(var), self.mu.shape)
+        self.mu: Floats = _columns(real_numbers(mu, "mu"))
+        self.var: Floats = np.broadcast_to(_columns(real_numbers(var, "var")), self.mu.shape)
         components = self.mu.shape[1]
-        weights = np.full(components, 1 / components) if pi is None else np.asarray(pi, dtype=float)
+        weights = np.full(components, 1 / components) if pi is None else real_numbers(pi, "pi")
         if weights.shape[-1] != self.mu.shape[1] and weights.shape != self.mu.shape[:1]:
             raise ValueError(f"pi {weights.shape} does not fit mu {self.mu.shape}")
         weights = np.broadcast_to(
@@ -395,6 +406,11 @@ class GaussianMixture(Predictive):
 
     def _pick(self, rows: Any) -> GaussianMixture:
         return GaussianMixture(self.mu[rows], self.var[rows], self.pi[rows])
+
+    def moved(self, by: float) -> GaussianMixture:
+        moved = object.__new__(GaussianMixture)
+        moved.mu, moved.var, moved.pi = self.mu + by, self.var, self.pi
+        return moved
 
     def _standardised(self, t: Floats) -> tuple[Floats, Floats]:
         """((n, C, K) z, (n, C, 1) standard deviations) of points t, shaped (n, 1, K) or (K,)."""
@@ -479,7 +495,7 @@ def normal(mean: ArrayLike, std: ArrayLike) -> GaussianMixture:
         mean: (n,) means.
         std: (n,) standard deviations, > 0.
     """
-    std = np.asarray(std, dtype=float)
+    std = real_numbers(std, "std")
     bad = ~np.isfinite(std) | (std <= 0)
     if bad.any():
         row = int(np.flatnonzero(bad.ravel())[0])
@@ -526,7 +542,10 @@ def _read(predictions: Any, n: int | None) -> Predictive:
     if isinstance(predictions, tuple):
         if len(predictions) != 2:
             raise ValueError(f"P is a tuple of {len(predictions)}: give (mean, std)")
-        mean, std = (np.asarray(part, dtype=float).ravel() for part in predictions)
+        mean, std = (
+            real_numbers(part, name).ravel()
+            for part, name in zip(predictions, ("mean", "std"), strict=True)
+        )
         if mean.shape != std.shape:
             raise ValueError(f"mean {mean.shape} and std {std.shape} differ in length")
         _first_bad_row(mean[:, None], "mean")
@@ -580,6 +599,16 @@ def _levels(levels: ArrayLike) -> Floats:
     return levels
 
 
+def real_numbers(array: ArrayLike, name: str) -> Floats:
+    """An array of floats; complex numbers would lose their imaginary part unseen."""
+    if np.iscomplexobj(array):
+        raise TypeError(f"{name} holds complex numbers: give real numbers")
+    try:
+        return np.asarray(array, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} holds something that is no number: give numbers") from None
+
+
 def _columns(array: ArrayLike) -> Floats:
     array = np.asarray(array, dtype=float)
     if array.ndim not in (1, 2):
@@ -595,6 +624,11 @@ def _first_bad_row(array: Floats, name: str) -> None:
             f"{int(np.argmax(bad))}: drop or mend them"
         )
     largest = np.abs(array).max(initial=0)
+    if name == "var" and largest > LARGEST**2:
+        raise ValueError(
+            f"var holds {largest:.3g}, a standard deviation of {np.sqrt(largest):.3g}: standard "
+            f"deviations up to {LARGEST:g} are accepted; rescale P and y"
+        )
     if largest > LARGEST and name != "var":
         raise ValueError(
             f"{name} holds {largest:.3g}: numbers up to {LARGEST:g} are accepted; rescale P and y"

@@ -31,6 +31,7 @@ from armillary.uncertainty.recalibration.distributions import (
     Predictive,
     WeightedSamples,
     as_predictive,
+    real_numbers,
 )
 from armillary.uncertainty.recalibration.embedding import (
     Backend,
@@ -127,6 +128,8 @@ class KernelRecalibrator(BaseEstimator):
         device: None (numpy) or a torch device such as ``"cuda"`` for the linear algebra.
 
     Attributes:
+        origin_: median of y, subtracted from P and y before all arithmetic; ``knots_`` and
+            ``location_`` are relative to it.
         lam_: the ridge in use.
         theta_: bandwidth of the kernel on distributions, in square roots of units of standardised
             y.
@@ -193,10 +196,13 @@ class KernelRecalibrator(BaseEstimator):
         landmarks = self._landmarks(n)
         _warn_of_leak(p, y, train_index, calibration_index)
         self.n_calibration_ = n
+        # All arithmetic is done about the middle of y: a common offset must not take digits.
+        self.origin_ = float(np.median(y))
+        p, y = p.moved(-self.origin_), y - self.origin_
         self.location_, self.scale_ = float(y.mean()), float(y.std()) or 1.0
         if not np.ptp(y):
             warnings.warn(
-                f"y is {y[0]:g} in every row: there is nothing to learn but that",
+                f"y is {self.origin_:g} in every row: there is nothing to learn but that",
                 ConstantOutcomes,
                 stacklevel=2,
             )
@@ -370,7 +376,7 @@ class KernelRecalibrator(BaseEstimator):
 
     def _set_outcomes(self, outcomes: Outcomes) -> None:
         self._outcomes, values = outcomes, outcomes.values
-        shift = self.location_ if self.anchor_ == "y" else 0.0
+        shift = self.origin_ + self.location_ if self.anchor_ == "y" else 0.0
         self.weights_support_ = shift + self.scale_ * values
 
     def _fit_marginal(self) -> KernelRecalibrator:
@@ -388,6 +394,7 @@ class KernelRecalibrator(BaseEstimator):
     def _kernel(self, p: Predictive) -> Floats:
         """(rank, t) kernel between the reference rows and new predictions."""
         backend = Backend(self.device)
+        p = p.moved(-self.origin_)
         if self.knots_ is None:
             other: Embedded | Predictive = p
         else:
@@ -527,12 +534,7 @@ def _check_device(device: str) -> None:
 
 
 def _outcomes(y: ArrayLike) -> Floats:
-    if np.iscomplexobj(y):
-        raise TypeError("y holds complex numbers: give real outcomes")
-    try:
-        y = np.asarray(y, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError("y holds something that is no number: give (n,) numbers") from None
+    y = real_numbers(y, "y")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:

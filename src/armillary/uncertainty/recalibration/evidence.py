@@ -503,7 +503,7 @@ SIZES = Experiment(
     title="How many calibration rows it takes",
     cases={
         "smoke": _sizes(50),
-        "quick": _sizes(50, 400, 800),
+        "quick": _sizes(50, 400),
         "full": _sizes(50, 100, 200, 400, 800, 1600),
         "long": _sizes(50, 100, 200, 400, 800, 1600, 3000),
     },

@@ -162,7 +162,7 @@ FIT = _fit_experiment(
     3.0,
     {
         "smoke": [],
-        "quick": _fits(200, 400),
+        "quick": [],
         "full": _fits(400, 800, 1600),
         "long": _fits(500, 1000, 2000, 4000),
     },
@@ -175,7 +175,7 @@ LANDMARKS = _fit_experiment(
     1.2,
     {
         "smoke": [],
-        "quick": _fits(1000, 4000),
+        "quick": [],
         "full": _fits(4000, 12_000, 40_000),
         "long": _fits(4000, 12_000, 40_000, 120_000),
     },

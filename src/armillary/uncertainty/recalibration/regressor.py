@@ -27,6 +27,7 @@ from armillary.uncertainty.recalibration.distributions import (
     WeightedSamples,
     as_predictive,
     normal,
+    real_numbers,
 )
 from armillary.uncertainty.recalibration.estimator import MINIMUM_ROWS, KernelRecalibrator
 
@@ -165,7 +166,7 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("requires y to be passed, but the target y is None")
         X = _rows(X)
         validate_data(self, X, skip_check_array=True)
-        outcomes = np.asarray(column_or_1d(y, warn=True), dtype=float)
+        outcomes = real_numbers(column_or_1d(y, warn=True), "y")
         if len(outcomes) != _num_samples(X):
             raise ValueError(f"X has {_num_samples(X)} rows and y has {len(outcomes)}")
         if len(outcomes) < MINIMUM_ROWS:

@@ -17,9 +17,11 @@ from armillary.uncertainty.recalibration.embedding import Backend
 from armillary.uncertainty.recalibration.energy import Embedded
 from armillary.uncertainty.recalibration.estimator import KernelRecalibrator, Outcomes
 
-FORMAT = "armillary.recalibration/1"
+FORMAT = "armillary.recalibration/2"
+#: Models of format 1 were fitted about zero; they are read with that origin.
+READABLE = ("armillary.recalibration/1", FORMAT)
 _NUMBERS = (
-    "n_calibration_", "location_", "scale_", "rank_", "theta_", "lam_",
+    "n_calibration_", "origin_", "location_", "scale_", "rank_", "theta_", "lam_",
 )  # fmt: skip
 
 
@@ -73,8 +75,10 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArr
             f"{str(path)!r} is not a recalibration model: write one with "
             "`armillary recalibration fit`"
         ) from error
-    if header.get("format") != FORMAT:
-        raise ValueError(f"{str(path)!r} has format {header.get('format')!r}, not {FORMAT!r}")
+    if header.get("format") not in READABLE:
+        raise ValueError(
+            f"{str(path)!r} has format {header.get('format')!r}, not {' or '.join(READABLE)}"
+        )
     return header, arrays
 
 
@@ -87,6 +91,7 @@ def load(path: str | os.PathLike[str]) -> KernelRecalibrator:
     """Read a model that `save` wrote."""
     header, arrays = _read(path)
     model = KernelRecalibrator(**header["parameters"])
+    model.origin_ = 0.0
     for name, value in header["numbers"].items():
         setattr(model, name, value)
     model.anchor_, model.selection_ = header["anchor"], None
