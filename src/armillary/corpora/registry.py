@@ -43,8 +43,8 @@ class External:
         system = f"apt install {self.package}, or " if self.package else ""
         return (
             f"{system}take it from {self.inside} of the GitHub repository {self.source} "
-            f"({self.licence}) and put it at {self.path} inside a folder that {DATA_VARIABLE} (or data=, or --data) "
-            "names"
+            f"({self.licence}) and put it at {self.path} inside a folder that {DATA_VARIABLE} "
+            "(or data=, or --data) names"
         )
 
 
