@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from armillary.neuro.ssn.dynamics import SSNDynamics
 from armillary.neuro.ssn.network import BATCH, Learner, Network, Rules
 from armillary.neuro.ssn.whitening import Directions, Whitening
+from armillary.output import progress
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -28,6 +30,8 @@ Totals = tuple[float, float, float, float]
 DECODER_PATCHES = 2000
 #: Its ridge, as a share of the mean squared feature.
 DECODER_RIDGE = 0.01
+#: Patches whose stability is checked after learning.
+LAST_CHECK = 64
 #: Patches that settle together: enough to fill the machine, few enough to stay in its caches.
 BLOCK = 512
 
@@ -86,6 +90,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         device: where the dynamics run, as torch names it.
         random_state: seed of weights and batches.
         rules: learning rates; None: the defaults of `Rules`.
+        verbose: show a progress bar while learning.
 
     Attributes:
         network_: weights and thresholds.
@@ -118,6 +123,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         device: str = "cpu",
         random_state: int | np.random.Generator | None = None,
         rules: Rules | None = None,
+        verbose: bool = False,
     ) -> None:
         self.n_exc = n_exc
         self.n_inh = n_inh
@@ -132,6 +138,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
         self.rules = rules
+        self.verbose = verbose
 
     # ---- learning ------------------------------------------------------------------------------
 
@@ -151,9 +158,10 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         patches = self._patches(X, reset=True)
         self._start(patches)
         x = self._learnable(patches)
-        rng = self._rng
-        for _ in range(self.n_iter):
-            self._learn(x[rng.integers(len(x), size=BATCH)])
+        self._learn(
+            x[self._rng.integers(len(x), size=BATCH)]
+            for _ in progress(range(self.n_iter), "learning", quiet=not self.verbose)
+        )
         self._finish(patches)
         return self
 
@@ -172,8 +180,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
             self._start(patches)
         x = self._learnable(patches)
         order = self._rng.permutation(len(x))
-        for start in range(0, len(x), BATCH):
-            self._learn(x[order[start : start + BATCH]])
+        self._learn(x[order[start : start + BATCH]] for start in range(0, len(x), BATCH))
         self._finish(patches)
         return self
 
@@ -204,7 +211,11 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         """(n, pixels) float patches."""
         given = getattr(X, "dtype", None)
         checked = validate_data(
-            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_features=2
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_min_features=2 if reset else 1,
         )
         if given in (np.dtype(np.uint8), np.dtype(np.uint16)):
             checked = checked / np.iinfo(given).max
@@ -218,8 +229,8 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         )
         self.whitening_ = Whitening.fit(patches)
         norms = self.whitening_.directions(patches).norm
-        self._middle = float(np.mean(self.contrast_range))
-        self.reference_norm_ = float(np.median(norms[norms > 0])) / self._middle
+        middle = float(np.mean(self.contrast_range))
+        self.reference_norm_ = float(np.median(norms[norms > 0])) / middle
         generator = torch.Generator().manual_seed(int(self._rng.integers(2**62)))
         j_ee, j_ei, j_ie, j_ii = (float(total) for total in self.J)
         self.network_ = Network.random(
@@ -241,33 +252,39 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
             raise ValueError("X holds constant patches only: there is nothing to learn from")
         return found.x[~found.blank].astype(np.float32)
 
-    def _learn(self, x: NDArray) -> None:
-        mean_rate = None if self._mean_rate is None else torch.as_tensor(self._mean_rate)
-        learner = Learner(
+    def _learn(self, batches: Iterable[NDArray]) -> None:
+        learner = self._learner()
+        for x in batches:
+            contrast = self._rng.uniform(*self.contrast_range, size=len(x)).astype(np.float32)
+            learner.learn(
+                torch.from_numpy(x).to(self.device), torch.from_numpy(contrast).to(self.device)
+            )
+        self.network_ = learner.network.to(torch.float32)
+        self.n_batches_, self.unconverged_ = learner.batches, learner.unconverged
+        self.shrinks_ = learner.shrunk
+        if learner.mean_rate is not None:
+            self._mean_rate = learner.mean_rate.cpu().numpy()
+
+    def _learner(self) -> Learner:
+        mean = self._mean_rate
+        low, high = self.contrast_range
+        return Learner(
             self.network_.to(torch.float32, self.device),
             self.n,
             self.k,
             (self.tau[0], self.tau[1]),
             self.lateral,
             self.rules or Rules(),
-            self._middle,
+            (float(low), float(high)),
             self.n_batches_,
-            None if mean_rate is None else mean_rate.to(self.device),
+            None if mean is None else torch.as_tensor(mean, device=self.device),
             list(self.shrinks_),
             self.unconverged_,
         )
-        contrast = self._rng.uniform(*self.contrast_range, size=len(x)).astype(np.float32)
-        learner.learn(
-            torch.from_numpy(x).to(self.device), torch.from_numpy(contrast).to(self.device)
-        )
-        self.network_ = learner.network.to(torch.float32)
-        self.n_batches_, self.unconverged_ = learner.batches, learner.unconverged
-        self.shrinks_ = learner.shrunk
-        assert learner.mean_rate is not None
-        self._mean_rate = learner.mean_rate.cpu().numpy()
 
     def _finish(self, patches: NDArray) -> None:
-        """Fit the two decoders of `inverse_transform`, with and without lateral connections."""
+        """Make sure of stability, and fit the decoders with and without lateral connections."""
+        self._stabilise(patches)
         step = max(1, len(patches) // DECODER_PATCHES)
         some = patches[::step][:DECODER_PATCHES].astype(np.float64)
         found = self.whitening_.directions(some)
@@ -277,8 +294,16 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
             features = np.sqrt(self._encode(found, contrast, lateral).rates)
             penalty = DECODER_RIDGE * float((features**2).mean()) * len(features) or 1.0
             ridge = Ridge(alpha=penalty, fit_intercept=False)
-            ridge.fit(features, found.x * found.norm[:, None])
+            ridge.fit(features, some - some.mean(axis=1, keepdims=True))
             self.decoders_[lateral] = np.atleast_2d(ridge.coef_).T
+
+    def _stabilise(self, patches: NDArray) -> None:
+        if self.lateral:
+            x = self._learnable(patches)
+            learner = self._learner()
+            some = x[:: max(1, len(x) // LAST_CHECK)][:LAST_CHECK]
+            learner.keep_stable(torch.from_numpy(some).to(self.device))
+            self.network_, self.shrinks_ = learner.network.to(torch.float32), learner.shrunk
 
     # ---- coding --------------------------------------------------------------------------------
 
@@ -380,7 +405,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"X has the shape {rates.shape}, expected (n, {self.n_exc}) rates")
         if not np.isfinite(rates).all() or (rates < 0).any():
             raise ValueError("X holds negative or non-finite numbers: rates are >= 0")
-        return self.whitening_.patches(np.sqrt(rates) @ self.decoders_[bool(self.lateral)])
+        return np.sqrt(rates) @ self.decoders_[bool(self.lateral)]
 
     # ---- looking inside ------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ connections every ratio of rates is the same at all contrasts.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,13 +34,16 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 BATCH = 48
-#: Every so many batches the fixed points of so many patches are checked for stability.
+#: Every so many batches the fixed points of so many patches are checked for stability, at contrasts
+#: from a quarter of the lowest to twice the highest that is learned at.
 STABILITY_EVERY, STABILITY_PATCHES = 50, 8
+#: A fixed point must draw rates back within so many membrane time constants.
+SLOWEST = 5.0
 #: While learning, rates need to settle to this only: the rules average over patches.
 LEARNING_TOLERANCE = 1e-3
 #: An excitatory total that leaves a fixed point too near instability is lowered by this factor.
 SHRINK = 0.98
-MOST_SHRINKS = 40
+MOST_SHRINKS = 35  # to half of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +160,8 @@ class Learner:
         network: changed in place.
         n, k, tau, lateral: of the dynamics while learning.
         rules: learning rates.
-        contrast: mean contrast while learning: afferents see c x, and their rate is for x.
+        contrast_range: lowest and highest contrast while learning. Afferents see c x; their
+            learning rates are for the contrast in the middle.
         batches: how many have been learned.
         mean_rate: (E,) running mean rates, None before the first batch.
         shrunk: the batches at which J_EE was lowered.
@@ -169,64 +174,76 @@ class Learner:
     tau: tuple[float, float]
     lateral: bool
     rules: Rules
-    contrast: float
+    contrast_range: tuple[float, float]
     batches: int = 0
     mean_rate: Tensor | None = None
     shrunk: list[int] = dataclasses.field(default_factory=list)
     unconverged: int = 0
+
+    @property
+    def middle(self) -> float:
+        return sum(self.contrast_range) / 2
 
     @torch.no_grad()
     def learn(self, x: Float[Tensor, "B D"], contrast: Float[Tensor, " B"]) -> None:
         """One batch: rates at the fixed point, then every synapse and threshold by its rule.
 
         Raises:
-            UnstableNetwork: no total J_EE down to half of the one given keeps the rates finite.
+            UnstableNetwork: no total J_EE down to half of the one given is stable.
         """
-        drive = self.network.drive(x, contrast)
-        found = self._settled(drive)
         if self.lateral and self.batches % STABILITY_EVERY == 0:
-            self._keep_stable(drive[:STABILITY_PATCHES], found.rates[:STABILITY_PATCHES])
+            self.keep_stable(x[:STABILITY_PATCHES])
+        found = self._settled(self.network.drive(x, contrast))
         self.unconverged += int((~found.converged).sum())
-        self._update(found.rates, x * (contrast / self.contrast)[:, None])
+        self._update(found.rates, x * (contrast / self.middle)[:, None])
         self.batches += 1
 
+    @torch.no_grad()
+    def keep_stable(self, x: Float[Tensor, "P D"]) -> None:
+        """Lower J_EE until the fixed points of some patches, at all contrasts, are stable.
+
+        Raises:
+            UnstableNetwork: see `learn`.
+        """
+        low, high = self.contrast_range
+        contrast = torch.logspace(math.log10(low / 4), math.log10(high * 2), len(x))
+        drive = self.network.drive(x, contrast.to(x))
+        while True:
+            found = self._settled(drive)
+            dynamics = self.network.dynamics(self.n, self.k, self.tau)
+            slowest = float(dynamics.abscissa(drive, found.rates).max())
+            if slowest <= -1 / (SLOWEST * self.tau[0]):
+                return
+            self._shrink()
+
     def _settled(self, drive: Tensor) -> FixedPoint:
-        first: UnstableNetwork | None = None
         while True:
             dynamics = self.network.dynamics(self.n, self.k, self.tau, lateral=self.lateral)
             try:
-                found = dynamics.fixed_point(drive, tolerance=LEARNING_TOLERANCE)
-            except UnstableNetwork as error:
-                first = first or error
+                return dynamics.fixed_point(drive, tolerance=LEARNING_TOLERANCE)
+            except UnstableNetwork:
                 self._shrink()
-                continue
-            if first is not None and len(self.shrunk) > MOST_SHRINKS // 2:
-                raise self._hopeless() from first
-            return found
-
-    def _keep_stable(self, drive: Tensor, rates: Tensor) -> None:
-        """Shrink J_EE while a fixed point is within 2 % of the membrane's rate of instability."""
-        while True:
-            dynamics = self.network.dynamics(self.n, self.k, self.tau)
-            if float(dynamics.abscissa(drive, rates).max()) <= -0.02 / self.tau[0]:
-                return
-            self._shrink()
-            rates = self._settled(drive).rates
 
     def _shrink(self) -> None:
+        if len(self.shrunk) >= MOST_SHRINKS:
+            j_ee, j_ei, j_ie, j_ii = self.network.totals
+            given = j_ee / SHRINK ** len(self.shrunk)
+            raise UnstableNetwork(
+                f"J_EE={given:.3g} with J_EI={j_ei:.3g} is unstable (and J_IE={j_ie:.3g}, "
+                f"J_II={j_ii:.3g}), and so is every J_EE down to {j_ee:.3g}: lateral excitation "
+                f"outruns inhibition; try J_EE={self._stable_total():.2g}"
+            )
         self.network.shrink_excitation()
         self.shrunk.append(self.batches)
-        if len(self.shrunk) > MOST_SHRINKS and self.batches == 0:
-            raise self._hopeless()
 
-    def _hopeless(self) -> UnstableNetwork:
-        j_ee, j_ei, j_ie, j_ii = self.network.totals
-        given = j_ee / SHRINK ** len(self.shrunk)
-        return UnstableNetwork(
-            f"J_EE={given:.3g} with J_EI={j_ei:.3g} is unstable (and J_IE={j_ie:.3g}, "
-            f"J_II={j_ii:.3g}): lateral excitation outruns inhibition; J_EE={0.9 * j_ee:.2g} "
-            "was stable on these patches"
-        )
+    def _stable_total(self) -> float:
+        """A J_EE at which the mean of each population alone could not run away.
+
+        With every unit of a population alike, rates stay finite at any drive if
+        J_EI J_IE > J_EE J_II, and inhibition at half of the excitatory feedback.
+        """
+        _, j_ei, j_ie, j_ii = self.network.totals
+        return 0.5 * min(j_ei, j_ie, j_ei * j_ie / max(j_ii, 1e-9))
 
     def _update(self, rates: Tensor, x: Tensor) -> None:
         net, rules, exc = self.network, self.rules, self.network.f_exc.shape[0]

@@ -47,7 +47,6 @@ def save(
             "shrinks_": encoder.shrinks_,
             "unconverged_": encoder.unconverged_,
             "n_features_in_": encoder.n_features_in_,
-            "_middle": encoder._middle,
         },
         "generator": encoder._rng.bit_generator.state,
         "note": note or {},
