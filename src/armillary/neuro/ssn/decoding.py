@@ -40,9 +40,7 @@ class Decoders(NamedTuple):
         return features @ self.plain
 
 
-def fit_decoders(
-    features: Float64[NDArray, "n F"], target: Float64[NDArray, "n D"]
-) -> Decoders:
+def fit_decoders(features: Float64[NDArray, "n F"], target: Float64[NDArray, "n D"]) -> Decoders:
     """Two ridges, each with its penalty chosen by leave-one-out error."""
     from sklearn.linear_model import RidgeCV
 
@@ -50,8 +48,9 @@ def fit_decoders(
     penalties = unit * np.logspace(-6, 1, 12)
     plain = RidgeCV(alphas=penalties, fit_intercept=False).fit(features, target)
     affine = RidgeCV(alphas=penalties, fit_intercept=True).fit(features, target)
-    rows = np.concatenate([affine.coef_.T, np.atleast_2d(affine.intercept_)])
-    return Decoders(np.ascontiguousarray(plain.coef_.T), rows)
+    slopes = [np.atleast_2d(np.asarray(model.coef_)).T for model in (plain, affine)]
+    rows = np.concatenate([slopes[1], np.atleast_2d(affine.intercept_)])
+    return Decoders(np.ascontiguousarray(slopes[0]), rows)
 
 
 def cosine(decoded: Float64[NDArray, "n D"], target: Float64[NDArray, "n D"]) -> float:
@@ -77,6 +76,6 @@ def classifier(
     model.fit(unit_codes(features) / scale, labels)
 
     def accuracy(new: Floats, truth: NDArray[np.int64]) -> float:
-        return float((model.predict(unit_codes(new) / scale) == truth).mean())
+        return float(np.mean(model.predict(unit_codes(new) / scale) == truth))
 
     return accuracy

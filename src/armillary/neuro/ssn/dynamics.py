@@ -279,7 +279,9 @@ class SSNDynamics(nn.Module):
         coupling = self.slope(u.detach())[:, :, None] * self.weight.detach()
         matrix = torch.eye(coupling.shape[1], dtype=u.dtype, device=u.device) - coupling
 
-        def adjoint(gradient: Tensor) -> Tensor:
+        def adjoint(gradient: Tensor | None) -> Tensor | None:
+            if gradient is None:  # nothing that was computed depends on the rates
+                return None
             return torch.linalg.solve(matrix.mT, gradient[:, :, None])[:, :, 0]
 
         if attached.requires_grad:
@@ -348,7 +350,8 @@ class SSNDynamics(nn.Module):
         The drive is taken to be proportional to contrast, so that
         dr / d log(contrast) = (1 - phi' W)^-1 phi' h.
         """
-        rates = self.fixed_point(drive).rates
+        # The exponent divides by the rates: 1e-4 of them would be 1e-4 of it.
+        rates = self.fixed_point(drive, tolerance=1e-7, cap=1000).rates
         u = self.net_input(drive, rates)
         slope = self.slope(u)
         weight = self.weight if self.lateral else torch.zeros_like(self.weight)

@@ -64,6 +64,18 @@ class Encoding(NamedTuple):
     blank: Bool[NDArray, " n"]
 
 
+def _refuse_non_finite(X: ArrayLike) -> None:
+    """Say where a table of numbers is not finite; what is no such table is told by scikit-learn."""
+    if isinstance(X, np.ndarray) and X.ndim == 2 and np.issubdtype(X.dtype, np.floating):
+        bad = np.argwhere(~np.isfinite(X))
+        if len(bad):
+            row, column = bad[0]
+            raise ValueError(
+                f"X[{row}, {column}] is {X[row, column]} (NaN and infinity are refused; "
+                f"{len(bad)} numbers are): leave those patches out"
+            )
+
+
 class SSNEncoder(TransformerMixin, BaseEstimator):
     """A stabilised supralinear network that learns image patches by local plasticity.
 
@@ -107,6 +119,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
 
     network_: Network
     whitening_: Whitening
+    n_features_in_: int
 
     def __init__(
         self,
@@ -115,7 +128,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         n: float = 2.0,
         k: float = 0.04,
         tau: tuple[float, float] = (20.0, 5.0),
-        J: Totals = (2.0, 1.5, 2.0, 0.3),
+        J: Totals = (1.5, 1.5, 2.0, 0.3),
         gain: float = 60.0,
         n_iter: int = 1200,
         contrast_range: tuple[float, float] = (1.0, 3.0),
@@ -210,15 +223,18 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
     def _patches(self, X: ArrayLike, *, reset: bool) -> NDArray:
         """(n, pixels) float patches."""
         given = getattr(X, "dtype", None)
-        checked = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_features=2 if reset else 1,
+        _refuse_non_finite(X)
+        checked = np.asarray(
+            validate_data(
+                self,
+                X,  # pyright: ignore[reportArgumentType]
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_min_features=2 if reset else 1,
+            )
         )
-        if given in (np.dtype(np.uint8), np.dtype(np.uint16)):
-            checked = checked / np.iinfo(given).max
+        if isinstance(given, np.dtype) and given in (np.uint8, np.uint16):
+            checked = checked / float(np.iinfo(given).max)
         return checked
 
     def _start(self, patches: NDArray) -> None:

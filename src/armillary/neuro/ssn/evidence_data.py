@@ -119,9 +119,7 @@ def _fold(size: int, patches: int, held: int, seed: int) -> Fold:
 
 def encoder(cell: Cell, **settings: object) -> SSNEncoder:
     """A learned encoder of the cell's size; equal settings are learned once a process."""
-    return _encoder(
-        tuple(sorted(cell.case.x.items())), cell.seed, tuple(sorted(settings.items()))
-    )
+    return _encoder(tuple(sorted(cell.case.x.items())), cell.seed, tuple(sorted(settings.items())))
 
 
 @functools.lru_cache(maxsize=4)

@@ -131,7 +131,7 @@ FRONT = Experiment(
     id="cost-and-performance",
     title="Spikes spent against textures told apart",
     cases={
-        "smoke": [patch_case(8, 24, 6, 300, 24)],
+        "smoke": [patch_case(8, 24, 6, 300, 12)],
         "quick": [patch_case(10, 96, 150, 1500, 80)],
         "full": [patch_case(10, 192, 1200, 12_000, 240)],
         "long": [patch_case(10, 192, 1200, 12_000, 240), patch_case(16, 384, 2400, 24_000, 400)],
@@ -153,9 +153,7 @@ FRONT = Experiment(
             "of every rival (no lateral connections, divisive normalisation) that spends no more "
             "spikes on a patch at any contrast.",
             paper="The abstract speaks of a balance of cost and performance; no figures.",
-            conditions=(
-                Condition(Stat(fn=lead_on_the_front, within=(-1.0, 1.0)), at_least=0.0),
-            ),
+            conditions=(Condition(Stat(fn=lead_on_the_front, within=(-1.0, 1.0)), at_least=0.0),),
         ),
     ),
     seeds={"smoke": 1, "quick": 3, "full": 5, "long": 10},

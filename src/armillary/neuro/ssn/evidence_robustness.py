@@ -50,9 +50,11 @@ class Degradation(NamedTuple):
 
 
 CLEAN = Degradation(1.0, 0.0)
-GRID = tuple(
-    Degradation(contrast, noise) for contrast in (1.0, 0.5, 0.25, 0.1) for noise in (0, 0.5, 1, 2)
-) + (Degradation(1.0, 0.0, 1.0), Degradation(0.25, 0.0, 1.0))
+GRID = (
+    *(Degradation(c, noise) for c in (1.0, 0.5, 0.25, 0.1) for noise in (0.0, 0.5, 1.0, 2.0)),
+    Degradation(1.0, 0.0, 1.0),
+    Degradation(0.25, 0.0, 1.0),
+)
 LOW = tuple(d for d in GRID if d.contrast <= 0.25)
 #: Where textures are told apart too.
 TEXTURED = (
@@ -126,7 +128,11 @@ def rates_of(model: SSNEncoder, contrast: float | None = None) -> Features:
 
 
 def score(
-    work: Work, features: Features, intercept: dict[Degradation, bool] | None = None
+    work: Work,
+    features: Features,
+    intercept: dict[Degradation, bool] | None = None,
+    *,
+    textures: bool = True,
 ) -> dict[str, float]:
     """Every metric of a code.
 
@@ -135,6 +141,7 @@ def score(
         features: the code.
         intercept: which decoder reads which degradation; None: the better one on validation
             patches.
+        textures: tell textures apart too.
     """
     decoders = fit_decoders(features(work.fold.fit), work.fold.target(work.fold.fit))
     if intercept is None:
@@ -143,18 +150,24 @@ def score(
     coded = {by: features(patches) for by, patches in work.test.items()}
     found = {by: cosine(decoders.decode(coded[by], intercept[by]), target) for by in GRID}
     affine = [cosine(decoders.decode(coded[by], True), target) for by in LOW if not by.noise]
-    patches, labels = work.fold.texture_fit
-    accuracy = classifier(features(patches), labels)
-    truth = work.fold.texture_test[1]
-    named = {by: accuracy(features(work.textures[by]), truth) for by in TEXTURED}
     return {
         **{f"cosine, {by}": value for by, value in found.items()},
         "low-contrast cosine": float(np.mean([found[by] for by in LOW])),
         "low-contrast cosine, intercept": float(np.mean(affine)),
+        **(_told_apart(work, features) if textures else {}),
+    }
+
+
+def _told_apart(work: Work, features: Features) -> dict[str, float]:
+    """Shares of texture patches that a classifier fitted at full contrast names rightly."""
+    patches, labels = work.fold.texture_fit
+    accuracy = classifier(features(patches), labels)
+    truth = work.fold.texture_test[1]
+    named = {by: accuracy(features(work.textures[by]), truth) for by in TEXTURED}
+    low = float(np.mean([value for by, value in named.items() if by in LOW]))
+    return {
         **{f"accuracy, {by}": value for by, value in named.items()},
-        "low-contrast accuracy": float(
-            np.mean([value for by, value in named.items() if by in LOW])
-        ),
+        "low-contrast accuracy": low,
     }
 
 
@@ -171,57 +184,65 @@ def without_lateral(work: Work, cell: Cell) -> Mapping[str, float]:
     return score(work, rates_of(work.encoder.ablate()), work.intercept)
 
 
-def pooled(*, unit_norm: bool) -> Callable[[Work, Cell], Mapping[str, float]]:
+def pooled(name: str) -> Callable[[Work, Cell], Mapping[str, float]]:
     """Divisive normalisation of the drives of the network without lateral connections."""
+    contrast = FULL if name.endswith(TWIN) else None
 
     def run(work: Work, cell: Cell) -> Mapping[str, float]:
-        contrast = FULL if unit_norm else None
-        return score(work, lambda patches: np.sqrt(divided(work.encoder, patches, contrast)))
+        return score(work, divided(work.encoder, contrast, SETTINGS[name]))
 
     return run
 
 
-def divided(model: SSNEncoder, patches: Floats, contrast: float | None) -> Floats:
-    """Divisively normalised responses of the excitatory units' drives."""
+def divided(model: SSNEncoder, contrast: float | None, setting: float) -> Features:
+    """The root of divisively normalised responses of the excitatory units' drives."""
     cut = model.ablate()
-    drives = np.sqrt(quietly_encoded(cut, patches, contrast).rates / model.k)
     # The semi-saturation is in units of the root mean square drive of a full-contrast patch.
     unit = FULL * model.gain / np.sqrt(model.network_.f_exc.shape[1])
-    return divisive(drives, model.n, SETTINGS["divisive"] * unit)
+
+    def features(patches: Floats) -> Floats:
+        drives = np.sqrt(quietly_encoded(cut, patches, contrast).rates / model.k)
+        return np.sqrt(divisive(drives, model.n, setting * unit))
+
+    return features
 
 
-def rival(name: str, *, unit_norm: bool) -> Callable[[Work, Cell], Mapping[str, float]]:
+def rival(name: str) -> Callable[[Work, Cell], Mapping[str, float]]:
     def run(work: Work, cell: Cell) -> Mapping[str, float]:
-        code = learned(name, work, cell)
-        code = normalised(code) if unit_norm else code
-        return score(work, lambda patches: code(work.fold.whitening.vectors(patches)))
+        return score(work, features_of(name, work, cell, SETTINGS[name]))
 
     return run
 
 
-def learned(name: str, work: Work, cell: Cell) -> Code:
-    if name not in work.learned:
-        w = work.fold.target(work.fold.learn)
-        features = int(cell.case.x["n_exc"])
-        if name == "autoencoder":
-            whitening = work.fold.whitening
-            work.learned[name] = autoencoder(
-                w, features, cell.seed, SETTINGS[name],
-                basis=whitening.basis * whitening.scale[:, None],
-                steps=max(20, int(cell.case.x["n_iter"]) // 2),
-            )  # fmt: skip
-        else:
-            work.learned[name] = LEARNED[name](w, features, cell.seed, SETTINGS[name])
-    return work.learned[name]
+def features_of(name: str, work: Work, cell: Cell, setting: float) -> Features:
+    """A rival's code of pixel patches; a normalised twin shares what was learned if it can."""
+    plain = name.removesuffix(TWIN)
+    key = f"{plain} {setting:g}"
+    if key not in work.learned:
+        work.learned[key] = learned(plain, work, cell, setting)
+    code = normalised(work.learned[key]) if name.endswith(TWIN) else work.learned[key]
+    return lambda patches: code(work.fold.whitening.vectors(patches))
 
 
+def learned(name: str, work: Work, cell: Cell, setting: float) -> Code:
+    w = work.fold.target(work.fold.learn)
+    features = int(cell.case.x["n_exc"])
+    if name != "autoencoder":
+        return LEARNED[name](w, features, cell.seed, setting)
+    whitening = work.fold.whitening
+    basis = whitening.basis * whitening.scale[:, None]
+    steps = max(4, int(cell.case.x["n_iter"]) // 2)
+    return autoencoder(w, features, cell.seed, setting, basis=basis, steps=steps)
+
+
+TWIN = "-normalised"
 _RIVALS = (*LEARNED, "autoencoder")
-_NORMALISED = (*(f"{name}-normalised" for name in _RIVALS), "divisive-normalised")
+_NORMALISED = (*(name + TWIN for name in _RIVALS), "divisive-normalised")
 _ALL = ("no-lateral", "divisive", *_RIVALS, *_NORMALISED)
 _SPARSE = ("sparse-coding", "lca")
 
 CASES = {
-    "smoke": [patch_case(8, 24, 6, 300, 24)],
+    "smoke": [patch_case(8, 24, 6, 300, 12)],
     "quick": [patch_case(10, 96, 150, 1500, 80)],
     "full": [patch_case(10, 192, 1200, 12_000, 240)],
     "long": [patch_case(10, 192, 1200, 12_000, 240), patch_case(16, 384, 2400, 24_000, 400)],
@@ -253,10 +274,10 @@ ROBUSTNESS = Experiment(
         Contender("ours", ours),
         Contender("ours-normalised", ours_normalised, required=False),
         Contender("no-lateral", without_lateral),
-        Contender("divisive", pooled(unit_norm=False)),
-        *(Contender(name, rival(name, unit_norm=False)) for name in _RIVALS),
-        Contender("divisive-normalised", pooled(unit_norm=True)),
-        *(Contender(f"{name}-normalised", rival(name, unit_norm=True)) for name in _RIVALS),
+        Contender("divisive", pooled("divisive")),
+        *(Contender(name, rival(name)) for name in _RIVALS),
+        Contender("divisive-normalised", pooled("divisive-normalised")),
+        *(Contender(name + TWIN, rival(name + TWIN)) for name in _RIVALS),
     ),
     metrics=(
         Metric("low-contrast cosine", "", "higher"),

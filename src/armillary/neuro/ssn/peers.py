@@ -9,34 +9,33 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 Floats = NDArray[np.float64]
 
 
-class Code(Protocol):
-    """Whitened patches to features."""
-
-    def __call__(
-        self, w: Float64[np.ndarray, "n D"]
-    ) -> Float64[np.ndarray, "n features"]: ...
+#: Whitened patches (n, D) to features (n, F).
+Code = Callable[[Floats], Floats]
 
 
-#: Chosen by `tuning` on seeds from 1000 on, four values each.
+#: What `tuning` chose, see there for the grids. A normalised twin has a setting of its own.
 SETTINGS: dict[str, float] = {
     "sparse-coding": 0.1,  # penalty
+    "sparse-coding-normalised": 0.1,
     "lca": 0.1,  # threshold
+    "lca-normalised": 0.1,
     "ica": 1.0,  # share of the components kept
+    "ica-normalised": 1.0,
     "pca": 1.0,  # share of the components kept
+    "pca-normalised": 1.0,
     "nmf": 0.0,  # penalty on the code
-    "divisive": 1.0,  # semi-saturation, in drives of full contrast
+    "nmf-normalised": 0.0,
+    "divisive": 1.0,  # semi-saturation, in drives of a patch of full contrast
+    "divisive-normalised": 1.0,
     "autoencoder": 0.5,  # standard deviation of the noise it learns to take off
+    "autoencoder-normalised": 0.5,
 }
 
 
@@ -57,9 +56,13 @@ def dictionary(w: Floats, atoms: int, penalty: float, seed: int) -> Floats:
     from sklearn.decomposition import MiniBatchDictionaryLearning
 
     learner = MiniBatchDictionaryLearning(
-        n_components=atoms, alpha=penalty, fit_algorithm="cd", batch_size=256, max_iter=10,
-        random_state=seed, transform_algorithm="lasso_cd",
-    )  # fmt: skip
+        n_components=atoms,
+        alpha=penalty,  # pyright: ignore[reportArgumentType] - a number, whatever its stub says
+        fit_algorithm="cd",
+        batch_size=256,
+        max_iter=10,
+        random_state=seed,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return learner.fit(w).components_

@@ -44,11 +44,12 @@ def contrast_response(
 
     Returns:
         One row a contrast: ``contrast``; ``rate`` (mean, Hz); ``energy`` (sum of rates, Hz);
-        ``active`` and ``active_20`` (share of units above a thousandth and a fifth of the item's
-        largest rate); ``sparseness`` (Treves and Rolls); ``exponent`` (of the summed rate against
-        contrast: pooled over up to 32 patches, sum of slopes over sum of rates), ``isn_index`` and
-        ``abscissa`` (means over the same, in 1/ms for the latter); ``settled`` (share of patches);
-        ``energy_without`` (the same weights without lateral connections).
+        ``silent`` (share of patches that no excitatory unit answers); over the others, ``active``
+        and ``active_20`` (share of units above a thousandth and a fifth of the item's largest rate)
+        and ``sparseness`` (Treves and Rolls); ``exponent`` of the summed rate against contrast (up
+        to 32 patches: sum of slopes over sum of rates); ``isn_index`` and ``abscissa`` (means over
+        the same; the latter in 1/ms); ``settled`` (share of patches); ``energy_without`` (the same
+        weights without lateral connections).
 
     Raises:
         ValueError: no patch is left, or a contrast is not finite and positive.
@@ -67,15 +68,17 @@ def contrast_response(
             raise ValueError(f"contrasts holds {contrast}: expected finite numbers > 0")
         found = quietly_encoded(encoder, patches, float(contrast))
         rates, without = found.rates, quietly_encoded(cut, patches, float(contrast)).rates
+        spoken = rates[rates.any(axis=1)] if rates.any() else rates
         some = patches[:: max(1, len(patches) // REGIME_PATCHES)][:REGIME_PATCHES]
         rows.append(
             {
                 "contrast": float(contrast),
                 "rate": float(rates.mean()),
                 "energy": float(energy(rates).mean()),
-                "active": float(active_fraction(rates).mean()),
-                "active_20": float(active_fraction(rates, 0.2).mean()),
-                "sparseness": float(treves_rolls(rates).mean()),
+                "silent": float((~rates.any(axis=1)).mean()),
+                "active": float(active_fraction(spoken).mean()),
+                "active_20": float(active_fraction(spoken, 0.2).mean()),
+                "sparseness": float(treves_rolls(spoken).mean()),
                 **_regime(encoder, some, float(contrast)),
                 "settled": float(found.converged.mean()),
                 "energy_without": float(energy(without).mean()),
@@ -118,15 +121,19 @@ def grating(
 def cross_orientation_suppression(encoder: SSNEncoder, size: int, contrast: float = 2.0) -> float:
     """How much a second grating at right angles lowers the response to the first.
 
-    For each of 8 orientations by 4 phases, at 2 cycles a patch: over the 5 units that answer the
-    grating most, 1 - (response to the plaid / response to the grating); the plaid holds the grating
-    at its full contrast and the other one besides. Without lateral connections a drive that adds up
-    makes this negative or zero.
+    For each of 8 orientations by 4 phases, at 2 cycles a patch, the 5 units that answer the grating
+    most are looked at; the plaid holds the grating at its full contrast and the other one besides.
+
+    Args:
+        encoder: fitted on patches of ``size`` by ``size``.
+        size: side of a patch in pixels.
+        contrast: of the single grating.
 
     Returns:
-        The mean index: above 0 is suppression.
+        1 - (summed response to the plaids) / (summed response to the gratings): above 0 is
+        suppression.
     """
-    indices = []
+    alone = both = 0.0
     for orientation in np.arange(8) * np.pi / 8:
         for phase in np.arange(4) * np.pi / 2:
             one = grating(size, orientation, 2.0, phase).ravel()
@@ -136,7 +143,6 @@ def cross_orientation_suppression(encoder: SSNEncoder, size: int, contrast: floa
             norms = encoder.whitening_.directions(x).norm
             rates = quietly_encoded(encoder, x, contrast * norms / norms[0]).rates
             best = np.argsort(rates[0])[-5:]
-            best = best[rates[0, best] > 0]
-            if len(best):
-                indices.append(1 - float((rates[1, best] / rates[0, best]).mean()))
-    return float(np.mean(indices)) if indices else 0.0
+            alone += float(rates[0, best].sum())
+            both += float(rates[1, best].sum())
+    return 1 - both / alone if alone > 0 else 0.0
