@@ -78,13 +78,19 @@ def lasso_code(w: Floats, atoms: Floats, penalty: float) -> Floats:
 
 
 def lca_code(
-    w: Floats, atoms: Floats, threshold: float, *, tolerance: float = 1e-3, steps: int = 400
+    w: Floats, atoms: Floats, threshold: float, *, tolerance: float = 1e-3, steps: int = 2000
 ) -> Floats:
     """Locally competitive algorithm (Rozell, Johnson, Baraniuk, Olshausen 2008), batched.
 
     tau du/dt = D w - u - (D D^T - 1) a with a the soft threshold of u, in steps of tau / L where L
-    is the largest eigenvalue of D D^T; until no code changes by more than ``tolerance`` of its norm
-    (of one step divided by its size).
+    is the largest eigenvalue of D D^T. At rest a solves the lasso of penalty ``threshold``.
+
+    Args:
+        w: (n, D) patches.
+        atoms: (atoms, D) of unit norm.
+        threshold: of the activation.
+        tolerance: ||tau du/dt|| / ||D w|| at which an item has come to rest; all must.
+        steps: at most so many.
     """
     import torch
 
@@ -92,14 +98,13 @@ def lca_code(
     gram, drive = d @ d.T, x @ d.T
     step = 1 / float(torch.linalg.matrix_norm(gram, 2))
     inhibition = gram - torch.eye(len(gram), dtype=gram.dtype)
-    u = torch.zeros_like(drive)
-    a = u
+    goal = tolerance * drive.norm(dim=1)
+    u, a = torch.zeros_like(drive), torch.zeros_like(drive)
     for _ in range(steps):
-        u = u + step * (drive - u - a @ inhibition)
-        new = torch.nn.functional.softshrink(u, threshold)
-        moved = float(((new - a).norm(dim=1) / new.norm(dim=1).clamp(min=1e-9)).max()) / step
-        a = new
-        if moved < tolerance * 100:
+        force = torch.addmm(drive - u, a, inhibition, alpha=-1)
+        u += step * force
+        a = torch.nn.functional.softshrink(u, threshold)
+        if bool((force.norm(dim=1) <= goal).all()):
             break
     return a.numpy()
 
