@@ -22,20 +22,20 @@ Code = Callable[[Floats], Floats]
 
 #: What `tuning` chose, see there for the grids. A normalised twin has a setting of its own.
 SETTINGS: dict[str, float] = {
-    "sparse-coding": 0.1,  # penalty
-    "sparse-coding-normalised": 0.1,
-    "lca": 0.1,  # threshold
-    "lca-normalised": 0.1,
+    "sparse-coding": 0.02,  # penalty
+    "sparse-coding-normalised": 0.02,
+    "lca": 0.02,  # threshold
+    "lca-normalised": 0.02,
     "ica": 1.0,  # share of the components kept
     "ica-normalised": 1.0,
     "pca": 1.0,  # share of the components kept
     "pca-normalised": 1.0,
-    "nmf": 0.0,  # penalty on the code
-    "nmf-normalised": 0.0,
-    "divisive": 1.0,  # semi-saturation, in drives of a patch of full contrast
-    "divisive-normalised": 1.0,
-    "autoencoder": 0.5,  # standard deviation of the noise it learns to take off
-    "autoencoder-normalised": 0.5,
+    "nmf": 0.01,  # penalty on the code
+    "nmf-normalised": 0.01,
+    "divisive": 2.0,  # semi-saturation, in drives of a patch of full contrast
+    "divisive-normalised": 2.0,
+    "autoencoder": 0.25,  # standard deviation of the noise it learns to take off
+    "autoencoder-normalised": 0.25,
 }
 
 
