@@ -22,10 +22,10 @@ Code = Callable[[Floats], Floats]
 
 #: What `tuning` chose, see there for the grids. A normalised twin has a setting of its own.
 SETTINGS: dict[str, float] = {
-    "sparse-coding": 0.02,  # penalty
-    "sparse-coding-normalised": 0.02,
-    "lca": 0.02,  # threshold
-    "lca-normalised": 0.02,
+    "sparse-coding": 0.005,  # penalty
+    "sparse-coding-normalised": 0.005,
+    "lca": 0.005,  # threshold
+    "lca-normalised": 0.005,
     "ica": 1.0,  # share of the components kept
     "ica-normalised": 1.0,
     "pca": 1.0,  # share of the components kept
@@ -34,8 +34,8 @@ SETTINGS: dict[str, float] = {
     "nmf-normalised": 0.01,
     "divisive": 2.0,  # semi-saturation, in drives of a patch of full contrast
     "divisive-normalised": 2.0,
-    "autoencoder": 0.25,  # standard deviation of the noise it learns to take off
-    "autoencoder-normalised": 0.25,
+    "autoencoder": 0.1,  # standard deviation of the noise it learns to take off
+    "autoencoder-normalised": 0.1,
 }
 
 
