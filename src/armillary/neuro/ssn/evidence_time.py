@@ -23,7 +23,6 @@ from armillary.neuro.ssn.evidence_data import Floats, encoder, fold
 from armillary.neuro.ssn.peers import dictionary, lasso_code, lca_code
 from armillary.neuro.ssn.responses import quietly_encoded
 
-
 #: Not the tuned penalty, at which codes are dense and take far longer: this one favours the rivals.
 PENALTY = 0.1
 
