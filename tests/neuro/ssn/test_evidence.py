@@ -138,10 +138,10 @@ def test_the_crossing_contrast_by_hand(exponents, expected):
 
 def test_ablations_change_what_they_say_and_keep_the_rest():
     model = encoder(CELL)
-    even = evidence_regimes.uniform_inhibition(model)
+    even = evidence_regimes.uniform_inhibition(model, fold(CELL))
     np.testing.assert_allclose(even.network_.w_ei.sum(1), model.network_.w_ei.sum(1), rtol=1e-5)
     assert float(even.network_.w_ei.std()) < 1e-6 < float(model.network_.w_ei.std())
-    lone = evidence_regimes.no_excitation(model)
+    lone = evidence_regimes.no_excitation(model, fold(CELL))
     assert float(lone.network_.w_ee.abs().sum()) == 0
     assert float(model.network_.w_ee.sum()) > 0
     x = fold(CELL).test

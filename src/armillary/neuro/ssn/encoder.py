@@ -317,8 +317,12 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         if self.lateral:
             x = self._learnable(patches)
             learner = self._learner()
-            some = x[:: max(1, len(x) // LAST_CHECK)][:LAST_CHECK]
-            learner.keep_stable(torch.from_numpy(some).to(self.device))
+            for count, check in (
+                (DECODER_PATCHES, learner.keep_finite),
+                (LAST_CHECK, learner.keep_stable),
+            ):
+                some = x[:: max(1, len(x) // count)][:count]
+                check(torch.from_numpy(np.ascontiguousarray(some)).to(self.device))
             self.network_, self.shrinks_ = learner.network.to(torch.float32), learner.shrunk
 
     # ---- coding --------------------------------------------------------------------------------

@@ -200,14 +200,12 @@ class Learner:
 
     @torch.no_grad()
     def keep_stable(self, x: Float[Tensor, "P D"]) -> None:
-        """Lower J_EE until the fixed points of some patches, at all contrasts, are stable.
+        """Lower J_EE until the fixed points of some patches, over all contrasts, are stable.
 
         Raises:
             UnstableNetwork: see `learn`.
         """
-        low, high = self.contrast_range
-        contrast = torch.logspace(math.log10(low / 4), math.log10(high * 2), len(x))
-        drive = self.network.drive(x, contrast.to(x))
+        drive = self._over_contrasts(x)
         while True:
             found = self._settled(drive)
             dynamics = self.network.dynamics(self.n, self.k, self.tau)
@@ -215,6 +213,17 @@ class Learner:
             if slowest <= -1 / (SLOWEST * self.tau[0]):
                 return
             self._shrink()
+
+    @torch.no_grad()
+    def keep_finite(self, x: Float[Tensor, "P D"]) -> None:
+        """Lower J_EE until no patch's rates run away: cheaper than `keep_stable`, so for many."""
+        self._settled(self._over_contrasts(x))
+
+    def _over_contrasts(self, x: Tensor) -> Tensor:
+        """The drive of patches at contrasts from below the lowest to above the highest."""
+        low, high = self.contrast_range
+        contrast = torch.logspace(math.log10(low / 4), math.log10(high * 2), len(x))
+        return self.network.drive(x, contrast.to(x))
 
     def _settled(self, drive: Tensor) -> FixedPoint:
         while True:
