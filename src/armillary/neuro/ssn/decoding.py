@@ -65,6 +65,22 @@ def unit_codes(features: Float64[NDArray, "n F"]) -> Float64[NDArray, "n F"]:
     return features / np.where(norms > 0, norms, 1)
 
 
+#: Patches of one sample of a texture.
+BAG = 9
+
+
+def bags(features: Float64[NDArray, "n F"]) -> Float64[NDArray, "samples G"]:
+    """Mean unit-norm code of every `BAG` patches in a row.
+
+    Positive and negative parts of signed codes are averaged apart: their mean alone would be near
+    zero for any texture.
+    """
+    codes = unit_codes(features)
+    if (codes < 0).any():
+        codes = np.concatenate([np.maximum(codes, 0), np.maximum(-codes, 0)], axis=1)
+    return codes.reshape(-1, BAG, codes.shape[1]).mean(axis=1)
+
+
 def classifier(
     features: Float64[NDArray, "n F"], labels: Int64[NDArray, " n"]
 ) -> Callable[[Floats, NDArray[np.int64]], float]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from armillary.corpora import images
 from armillary.evidence.shapes import Case, Cell
+from armillary.neuro.ssn.decoding import BAG
 from armillary.neuro.ssn.encoder import SSNEncoder
 from armillary.neuro.ssn.network import Rules
 from armillary.neuro.ssn.patches import draw_patches
@@ -43,7 +44,8 @@ class Fold:
         learn: (n, pixels) patches that encoders learn from, at their own contrasts.
         fit, validation, test: (n, pixels) for decoders: of training images, of training images,
             of test images.
-        texture_fit, texture_test: ((n, pixels) patches, (n,) classes).
+        texture_fit, texture_test: ((n, pixels) patches, (n / BAG,) classes): `BAG` patches in a row
+            are of one texture.
         whitening: learned from ``learn``: gives the targets of decoding.
     """
 
@@ -70,7 +72,7 @@ def patch_case(size: int, n_exc: int, n_iter: int, patches: int, held: int) -> C
         n_iter: batches that encoders learn from.
         patches: that encoders and dictionaries learn from.
         held: patches that decoders are tested on; four times as many fit them, half as many choose
-            between them, a quarter as many show each texture.
+            between them; there are a sixteenth as many samples of each texture.
     """
     covariates = {
         "size": size, "n_exc": n_exc, "n_iter": n_iter, "patches": patches, "held": held,
@@ -101,8 +103,8 @@ def _fold(size: int, patches: int, held: int, seed: int) -> Fold:
         return (found - mean) / whitening.directions(found).norm[:, None]
 
     def labelled(halves: list[NDArray]) -> tuple[Floats, NDArray[np.int64]]:
-        each = max(4, held // 4)
-        found = draw_patches(halves, size, each * len(halves), rng)
+        each = max(4, held // 16)
+        found = draw_patches(halves, size, BAG * each * len(halves), rng)
         return full(found), np.repeat(np.arange(len(halves)), each)
 
     return Fold(

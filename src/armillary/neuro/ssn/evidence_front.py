@@ -18,7 +18,7 @@ from armillary.evidence.shapes import (
     Stat,
 )
 from armillary.evidence.table import Table
-from armillary.neuro.ssn.decoding import Floats, classifier
+from armillary.neuro.ssn.decoding import Floats, bags, classifier
 from armillary.neuro.ssn.degrade import degrade
 from armillary.neuro.ssn.encoder import SSNEncoder
 from armillary.neuro.ssn.evidence_data import FULL, encoder, fold, patch_case
@@ -88,13 +88,13 @@ def measure(work: Textures, cell: Cell, rates: Rates) -> dict[str, float]:
     """Mean spikes a patch, and the share of textures told apart from the spikes, by contrast.
 
     Counts are Poisson: a code that costs fewer spikes says less, whatever its units. The
-    classifier learns from all contrasts.
+    classifier learns from all contrasts; a sample is the mean of nine patches' roots of counts.
     """
     rng = np.random.default_rng([cell.seed, 5])
 
     def roots(x: Floats) -> tuple[Floats, float]:
         expected = WINDOW * rates(x)
-        return np.sqrt(rng.poisson(expected).astype(float)), float(energy(expected).mean())
+        return bags(np.sqrt(rng.poisson(expected).astype(float))), float(energy(expected).mean())
 
     shown = [roots(work.fit[c])[0] for c in CONTRASTS]
     accuracy = classifier(np.concatenate(shown), np.tile(work.fit_labels, len(CONTRASTS)))

@@ -26,6 +26,7 @@ from armillary.neuro.ssn.decoding import (
     Decoders,
     Features,
     Floats,
+    bags,
     classifier,
     cosine,
     fit_decoders,
@@ -59,7 +60,7 @@ LOW = tuple(d for d in GRID if d.contrast <= 0.25)
 #: Where textures are told apart too.
 TEXTURED = (
     CLEAN, Degradation(0.25, 0.0), Degradation(0.1, 0.0),
-    Degradation(1.0, 0.5), Degradation(1.0, 1.0), Degradation(0.25, 0.5),
+    Degradation(1.0, 0.5), Degradation(0.25, 0.5),
 )  # fmt: skip
 
 
@@ -161,9 +162,9 @@ def score(
 def _told_apart(work: Work, features: Features) -> dict[str, float]:
     """Shares of texture patches that a classifier fitted at full contrast names rightly."""
     patches, labels = work.fold.texture_fit
-    accuracy = classifier(features(patches), labels)
+    accuracy = classifier(bags(features(patches)), labels)
     truth = work.fold.texture_test[1]
-    named = {by: accuracy(features(work.textures[by]), truth) for by in TEXTURED}
+    named = {by: accuracy(bags(features(work.textures[by])), truth) for by in TEXTURED}
     low = float(np.mean([value for by, value in named.items() if by in LOW]))
     return {
         **{f"accuracy, {by}": value for by, value in named.items()},
@@ -236,10 +237,10 @@ def learned(name: str, work: Work, cell: Cell, setting: float) -> Code:
 
 
 TWIN = "-normalised"
-_RIVALS = (*LEARNED, "autoencoder")
+#: LCA gives the codes of the lasso (a test shows it): it is timed beside it, not decoded again.
+_RIVALS = (*(name for name in LEARNED if name != "lca"), "autoencoder")
 _NORMALISED = (*(name + TWIN for name in _RIVALS), "divisive-normalised")
 _ALL = ("no-lateral", "divisive", *_RIVALS, *_NORMALISED)
-_SPARSE = ("sparse-coding", "lca")
 
 CASES = {
     "smoke": [patch_case(8, 24, 6, 300, 12)],
@@ -308,10 +309,10 @@ ROBUSTNESS = Experiment(
         Claim(
             id="low-contrast-against-sparse-coding",
             statement="At a quarter of full contrast and less, over all noise levels, decoders "
-            "find no less in its code than in sparse codes (lasso, LCA) of patches that are not "
+            "find no less in its code than in sparse codes (lasso) of patches that are not "
             "normalised.",
             paper=_ABSTRACT,
-            conditions=(_ratio("low-contrast cosine", _SPARSE, 1.0),),
+            conditions=(_ratio("low-contrast cosine", ("sparse-coding",), 1.0),),
         ),
         Claim(
             id="low-contrast-against-all",
@@ -344,7 +345,8 @@ ROBUSTNESS = Experiment(
         Claim(
             id="textures-at-low-contrast",
             statement="At a quarter of full contrast and less, six textures are told apart by a "
-            "linear classifier of unit-norm codes no less often than without lateral connections.",
+            "linear classifier of the mean unit-norm code of nine patches no less often than "
+            "without lateral connections.",
             paper=_ABSTRACT,
             conditions=(_difference("low-contrast accuracy", ("no-lateral",), 0.0),),
         ),
