@@ -128,7 +128,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         n: float = 2.0,
         k: float = 0.04,
         tau: tuple[float, float] = (20.0, 5.0),
-        J: Totals = (1.5, 1.25, 1.75, 0.3),
+        J: Totals = (1.5, 1.5, 2.0, 0.3),
         gain: float = 60.0,
         n_iter: int = 1200,
         contrast_range: tuple[float, float] = (1.0, 3.0),
