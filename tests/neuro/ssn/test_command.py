@@ -66,11 +66,12 @@ def test_encode_gives_the_codes_of_the_library(folder, encoder, capsys):
 def test_regime_writes_a_table_and_a_chart(folder):
     source, out = folder / "in" / "camera.png", folder / "regime.csv"
     command = ["ssn", "regime", str(folder / "encoder.npz"), str(source), "-o", str(out)]
-    assert run([*command, "--contrasts", ".1:4:3", "--chart", str(folder / "r.svg")]) == 0
+    assert run([*command, "--contrasts", ".1:4:3", "--chart", str(folder / "r.json")]) == 0
     rows = list(csv.DictReader(out.open()))
     np.testing.assert_allclose([float(r["contrast"]) for r in rows], np.geomspace(0.1, 4, 3))
     assert float(rows[0]["active"]) > float(rows[2]["active"])
-    assert "<svg" in (folder / "r.svg").read_text()[:400]
+    drawn = json.loads((folder / "r.json").read_text())["data"]["values"]
+    assert [float(r["active"]) for r in rows] == [point["active"] for point in drawn]
 
 
 def test_report_compares_with_and_without_lateral_connections(folder):

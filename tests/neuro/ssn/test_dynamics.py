@@ -101,7 +101,7 @@ def slow_fixed_point(network: SSNDynamics, drive: np.ndarray) -> np.ndarray:
 
 
 def test_the_solver_ends_where_the_slow_twin_does():
-    network, drive = random_network(3), random_drive(3, items=2)
+    network, drive = random_network(3, n_exc=5, n_inh=2), random_drive(3, items=2, units=7)
     found = network.fixed_point(drive, tolerance=1e-8, cap=2000)
     np.testing.assert_allclose(found.rates, slow_fixed_point(network, drive.numpy()), atol=1e-4)
     assert float(found.residual.max()) < 1e-6
@@ -133,8 +133,8 @@ def test_the_trajectory_ends_at_the_fixed_point():
 
 
 def test_gradients_pass_through_the_fixed_point():
-    network = random_network(7, n_exc=5, n_inh=2)
-    drive = random_drive(7, items=2, units=7).requires_grad_()
+    network = random_network(7, n_exc=3, n_inh=1)
+    drive = random_drive(7, items=2, units=4).requires_grad_()
 
     def solved(h):
         return network.fixed_point(h, tolerance=1e-12, cap=4000).rates

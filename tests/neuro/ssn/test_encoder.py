@@ -24,7 +24,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
 
 @parametrize_with_checks(
     # Few units and weak totals: the checks' tables have as few as two columns.
-    [SSNEncoder(n_exc=24, n_inh=8, n_iter=5, J=(0.5, 1.5, 1.5, 0.3), random_state=0)],
+    [SSNEncoder(n_exc=24, n_inh=8, n_iter=2, J=(0.5, 1.5, 1.5, 0.3), random_state=0)],
     expected_failed_checks=lambda _: EXPECTED_FAILURES,
 )
 @pytest.mark.filterwarnings("ignore")

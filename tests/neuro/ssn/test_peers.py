@@ -33,7 +33,7 @@ def test_lca_and_coordinate_descent_solve_the_same_lasso(whitened):
     w = whitened[0][:40]
     atoms = dictionary(whitened[0], 48, 0.1, 0)
     np.testing.assert_allclose(np.linalg.norm(atoms, axis=1), 1, rtol=1e-6)
-    a = lca_code(w, atoms, 0.1, tolerance=1e-6, steps=20_000)
+    a = lca_code(w, atoms, 0.1, tolerance=1e-4, steps=5_000)
     b = lasso_code(w, atoms, 0.1)
     assert (np.abs(a) > 0).any()
     np.testing.assert_allclose(lasso(w, a, atoms, 0.1), lasso(w, b, atoms, 0.1), rtol=1e-3)
@@ -61,6 +61,7 @@ def test_complete_linear_codes_keep_all(name, whitened):
     np.testing.assert_allclose(code(0.25 * w), 0.25 * code(w), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_rival_has_a_setting_and_codes_of_the_size_asked_for(whitened):
     w, whitening = whitened
     for name, learn in LEARNED.items():

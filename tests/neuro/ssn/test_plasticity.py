@@ -75,7 +75,7 @@ def test_changes_are_products_of_two_rates():
     )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000), st.integers(0, 3), st.integers(0, 4))
 def test_other_units_rates_change_nothing(seed, i, j):
     """Synapse (i, j) learns the same whatever all units but i and j do."""
@@ -88,7 +88,7 @@ def test_other_units_rates_change_nothing(seed, i, j):
         assert float(before[i, j]) == float(after[i, j])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000), st.integers(0, 3))
 def test_competition_stays_inside_one_unit(seed, i):
     weights = torch.as_tensor(np.random.default_rng(seed).normal(0.3, 1, (4, 4)))
@@ -98,7 +98,7 @@ def test_competition_stays_inside_one_unit(seed, i):
         np.testing.assert_array_equal(rule(weights)[i], rule(other)[i])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.floats(0.01, 5), st.booleans())
 def test_totals_are_held_and_weights_stay_positive(seed, total, own):
     weights = torch.as_tensor(np.random.default_rng(seed).normal(0, 1, (6, 6)))
