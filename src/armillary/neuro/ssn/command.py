@@ -1,0 +1,273 @@
+"""``armillary ssn``: learn from a folder of images, encode, and look at regimes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from armillary import output
+from armillary.errors import ExitCode, require
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from armillary.neuro.ssn.encoder import SSNEncoder
+
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+
+Model = Annotated[Path, typer.Argument(help="An encoder that `fit` wrote (.npz).")]
+Patches = Annotated[
+    Path, typer.Argument(help="An image, or patches: .npy of shape (n, pixels) or (n, h, w).")
+]
+Contrasts = Annotated[
+    str, typer.Option(help="LOW:HIGH:COUNT in equal ratios, or numbers separated by commas.")
+]
+#: Patches that `regime` and `report` look at, drawn from an image.
+LOOKED_AT = 400
+
+
+@app.callback()
+def root() -> None:
+    """Image codes that use many units for faint patches and few for strong ones, learned locally.
+
+    Example: armillary ssn fit photographs/ -o encoder.npz
+    """
+
+
+@app.command()
+def fit(
+    folder: Annotated[Path, typer.Argument(help="A folder of images; folders in it count too.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the encoder goes (.npz).")],
+    patch: Annotated[int, typer.Option(min=2, help="Side of a patch in pixels.")] = 10,
+    patches: Annotated[int, typer.Option(min=48, help="Patches drawn from all images.")] = 20_000,
+    units: Annotated[int, typer.Option(min=8, help="Excitatory units: length of a code.")] = 192,
+    iterations: Annotated[int, typer.Option(min=0, help="Batches of 48 patches.")] = 1200,
+    seed: Annotated[int, typer.Option(min=0, help="Of patches, weights and batches.")] = 0,
+    skip_bad_files: Annotated[
+        bool, typer.Option("--skip-bad-files", help="Leave out what cannot be used; exit code 3.")
+    ] = False,
+) -> None:
+    """Learn fields and lateral connections from images, by local plasticity; no labels.
+
+    A quarter as many inhibitory units are added. Images are read as luminance, integers scaled to
+    [0, 1]. Twelve images or more are advised.
+
+    Example: armillary ssn fit photographs/ -o encoder.npz --patch 10
+    """
+    _need_extra()
+    import numpy as np
+
+    from armillary.neuro.ssn import storage
+    from armillary.neuro.ssn.encoder import SSNEncoder
+    from armillary.neuro.ssn.patches import draw_patches
+
+    _check_target(out, ".npz")
+    images, skipped = _images(folder, patch, skip_bad_files)
+    drawn = draw_patches(images, patch, patches, np.random.default_rng(seed))
+    model = SSNEncoder(
+        n_exc=units, n_inh=max(2, units // 4), n_iter=iterations, random_state=seed, verbose=True
+    )
+    model.fit(drawn.astype(np.float32))
+    storage.save(model, out, note={"patch": patch, "images": len(images)})
+    j_ee = f", J_EE lowered to {model.totals_[0]:.3g}" if model.shrinks_ else ""
+    output.console().print(
+        f"{len(drawn)} patches of {len(images)} images, {units} units{j_ee} -> {out}"
+    )
+    _exit(skipped)
+
+
+@app.command()
+def encode(
+    model: Model,
+    source: Patches,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Codes: .npy (n, units) in Hz.")],
+    contrast: Annotated[
+        float | None, typer.Option(help="Every patch enters at this contrast; default: its own.")
+    ] = None,
+    step: Annotated[int, typer.Option(min=1, help="Grid of an image's patches, in pixels.")] = 5,
+    flags: Annotated[Path | None, typer.Option(help="A .csv with the flags of each patch.")] = None,
+    lateral: Annotated[bool, typer.Option(help="--no-lateral cuts the connections.")] = True,
+) -> None:
+    """Rates of the excitatory units for each patch; an image's patches row by row on a grid.
+
+    Example: armillary ssn encode encoder.npz photo.png -o codes.npy --flags flags.csv
+    """
+    _need_extra()
+    import numpy as np
+
+    from armillary.neuro.ssn.patches import grid_patches
+    from armillary.neuro.ssn.responses import quietly_encoded
+
+    _check_target(out, ".npy")
+    _check_target(flags, ".csv")
+    encoder, side = _load(model)
+    x = _patches(source, side, lambda image: grid_patches(image, side, step))
+    found = quietly_encoded(encoder.ablate(lateral=lateral), x, contrast)
+    with output.atomic_path(out) as temporary, temporary.open("wb") as file:
+        np.save(file, found.rates, allow_pickle=False)
+    if flags is not None:
+        names = ("contrast", "converged", "residual", "oscillating", "blank")
+        columns = [np.asarray(getattr(found, name), dtype=float) for name in names]
+        output.write_csv(flags, ["patch", *names], _numbered(columns))
+    output.console().print(
+        f"{len(found.rates)} patches, {int(found.blank.sum())} blank, "
+        f"{int((~found.converged).sum())} not settled -> {out}"
+    )
+
+
+@app.command()
+def regime(
+    model: Model,
+    source: Patches,
+    out: Annotated[Path, typer.Option("-o", "--out", help="A .csv or .json table.")],
+    contrasts: Contrasts = ".05:4:12",
+    chart: Annotated[
+        Path | None, typer.Option(help="A chart of it (.svg, .png, .html or .json).")
+    ] = None,
+) -> None:
+    """How the code changes with contrast: active units, energy, exponent, stability.
+
+    Example: armillary ssn regime encoder.npz photo.png --contrasts .05:4:12 -o regime.csv
+    """
+    _need_extra()
+    from armillary.neuro.ssn.reporting import contrast_chart, contrast_levels
+    from armillary.neuro.ssn.responses import contrast_response
+
+    _check_target(out, ".csv", ".json")
+    _check_target(chart, ".svg", ".png", ".html", ".json")
+    levels = contrast_levels(contrasts)
+    encoder, side = _load(model)
+    response = contrast_response(encoder, _patches(source, side, _draw(side)), levels)
+    _write_table(out, response.columns.tolist(), response.to_numpy().tolist())
+    if chart is not None:
+        output.save_chart(contrast_chart(response), chart)
+    shown = ["contrast", "active", "energy", "exponent", "isn_index", "settled"]
+    output.console().table(shown, [[f"{v:.3g}" for v in row] for row in response[shown].to_numpy()])
+
+
+@app.command()
+def report(
+    model: Model,
+    source: Patches,
+    out: Annotated[Path, typer.Option("-o", "--out", help="A .csv or .json table.")],
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 0,
+) -> None:
+    """Does this encoder keep more of *your* faint and noisy patches than without lateral ones?
+
+    Half of the patches fit linear decoders, the other half are degraded and decoded.
+
+    Example: armillary ssn report encoder.npz photo.png -o robustness.csv
+    """
+    _need_extra()
+    from armillary.neuro.ssn.reporting import robustness
+
+    _check_target(out, ".csv", ".json")
+    encoder, side = _load(model)
+    x = _patches(source, side, _draw(side))
+    x = x[~encoder.whitening_.directions(x).blank]
+    if len(x) < 40:
+        raise ValueError(f"{source}: {len(x)} patches that are not constant; report needs 40")
+    found = robustness(encoder, x[::2], x[1::2], seed)
+    _write_table(out, found.columns.tolist(), found.to_numpy().tolist())
+    output.console().table(
+        ["contrast", "noise", "lateral", "without"],
+        [[f"{v:.3g}" for v in row] for row in found.to_numpy()],
+    )
+
+
+def _need_extra() -> None:
+    for module in ("torch", "sklearn", "skimage", "pandas"):
+        require(module, what="ssn", extra="neuro")
+
+
+def _images(folder: Path, patch: int, skip: bool) -> tuple[list[NDArray[np.float64]], int]:
+    from armillary.neuro.ssn.patches import all_patches, image_files, read_image
+
+    images, skipped = [], 0
+    for path in image_files(folder):
+        try:
+            image = read_image(path)
+            all_patches(image, patch)
+        except ValueError as error:
+            if not skip:
+                raise ValueError(f"{path}: {error}; or pass --skip-bad-files") from error
+            output.console().note(f"left out {path}: {error}")
+            skipped += 1
+            continue
+        images.append(image)
+    if not images:
+        raise ValueError(f"{folder}: none of its {skipped} images can be used")
+    return images, skipped
+
+
+def _load(path: Path) -> tuple[SSNEncoder, int]:
+    """The encoder and the side of its patches."""
+    from armillary.neuro.ssn import storage
+
+    encoder = storage.load(path)
+    side = storage.read_note(path).get("patch") or round(encoder.n_features_in_**0.5)
+    return encoder, int(side)
+
+
+def _draw(side: int):
+    import numpy as np
+
+    from armillary.neuro.ssn.patches import draw_patches
+
+    return lambda image: draw_patches([image], side, LOOKED_AT, np.random.default_rng(0))
+
+
+def _patches(source: Path, side: int, cut) -> NDArray[np.float64]:
+    """(n, pixels) patches of a .npy file, or of an image through ``cut``."""
+    import numpy as np
+
+    from armillary.neuro.ssn.patches import read_image
+
+    if source.suffix.lower() != ".npy":
+        return cut(read_image(source))
+    if not source.is_file():
+        raise FileNotFoundError(f"no file {str(source)!r}")
+    try:
+        found = np.load(source, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{str(source)!r} is no .npy array of numbers: {error}") from error
+    if found.ndim == 3:
+        found = found.reshape(len(found), -1)
+    if found.ndim != 2 or found.shape[1] != side * side:
+        raise ValueError(
+            f"{str(source)!r} has the shape {found.shape}: expected (n, {side * side}) or "
+            f"(n, {side}, {side}), as the encoder learned"
+        )
+    if np.issubdtype(found.dtype, np.unsignedinteger):
+        return found / float(np.iinfo(found.dtype).max)
+    return found.astype(np.float64)
+
+
+def _numbered(columns: list[NDArray[np.float64]]) -> list[list[float]]:
+    return [[i, *map(float, row)] for i, row in enumerate(zip(*columns, strict=True))]
+
+
+def _write_table(path: Path, columns: list[str], rows: list[list[float]]) -> None:
+    if path.suffix.lower() == ".json":
+        output.write_json(path, [dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        output.write_csv(path, columns, rows)
+
+
+def _check_target(path: Path | None, *suffixes: str) -> None:
+    """Refuse, before any work, a file that could not be written."""
+    if path is None:
+        return
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{str(path)!r}: the name must end in {' or '.join(suffixes)}")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{str(path)!r}: there is no such folder, make it first")
+
+
+def _exit(skipped: int) -> None:
+    if skipped:
+        output.console().note(f"{skipped} files were left out")
+        raise typer.Exit(int(ExitCode.PARTIAL))

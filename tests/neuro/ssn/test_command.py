@@ -1,0 +1,126 @@
+"""The sub-command on a user's own files."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from skimage import io
+
+from armillary.cli.root import run
+from armillary.corpora import images
+from armillary.neuro.ssn import SSNEncoder, storage
+from armillary.neuro.ssn.patches import draw_patches, grid_patches, read_image
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, encoder):
+    root = tmp_path_factory.mktemp("ssn")
+    (root / "in" / "more").mkdir(parents=True)
+    for name, where in (("camera", "in"), ("grass", "in/more")):
+        picture = (255 * images.photo(name)[200:290, 150:230]).astype(np.uint8)
+        io.imsave(root / where / f"{name}.png", picture, check_contrast=False)
+    storage.save(encoder, root / "encoder.npz", note={"patch": 8})
+    return root
+
+
+def fit(folder, *more) -> int:
+    return run(
+        ["ssn", "fit", str(folder / "in"), "-o", str(folder / "new.npz"), "--patch", "6",
+         "--patches", "200", "--units", "32", "--iterations", "4", *more]
+    )  # fmt: skip
+
+
+def test_fit_writes_what_the_library_learns(folder, capsys):
+    assert fit(folder) == 0
+    assert "200 patches of 2 images, 32 units" in capsys.readouterr().out
+    found = SSNEncoder.load(folder / "new.npz")
+    pictures = [read_image(folder / "in" / n) for n in ("camera.png", "more/grass.png")]
+    drawn = draw_patches(pictures, 6, 200, np.random.default_rng(0)).astype(np.float32)
+    model = SSNEncoder(n_exc=32, n_inh=8, n_iter=4, random_state=0).fit(drawn)
+    np.testing.assert_array_equal(found.network_.w_ei, model.network_.w_ei)
+    assert storage.read_note(folder / "new.npz") == {"patch": 6, "images": 2}
+
+
+def test_encode_gives_the_codes_of_the_library(folder, encoder, capsys):
+    out, flags = folder / "codes.npy", folder / "flags.csv"
+    source = folder / "in" / "camera.png"
+    command = ["ssn", "encode", str(folder / "encoder.npz"), str(source), "-o", str(out)]
+    assert run([*command, "--step", "20", "--flags", str(flags)]) == 0
+    x = grid_patches(read_image(source), 8, 20)
+    np.testing.assert_array_equal(np.load(out), encoder.transform(x))
+    rows = list(csv.DictReader(flags.open()))
+    assert len(rows) == len(x)
+    np.testing.assert_allclose([float(r["contrast"]) for r in rows], encoder.encode(x).contrast)
+    np.save(folder / "x.npy", (255 * x).round().astype(np.uint8).reshape(-1, 8, 8))
+    command[3] = str(folder / "x.npy")
+    assert run([*command, "--contrast", "0.5", "--no-lateral"]) == 0
+    cut = encoder.ablate()
+    with pytest.warns(UserWarning, match="outside 1 to 3"):
+        expected = cut.transform((255 * x).round() / 255, contrast=0.5)
+    np.testing.assert_allclose(np.load(out), expected)
+
+
+def test_regime_writes_a_table_and_a_chart(folder):
+    source, out = folder / "in" / "camera.png", folder / "regime.csv"
+    command = ["ssn", "regime", str(folder / "encoder.npz"), str(source), "-o", str(out)]
+    assert run([*command, "--contrasts", ".1:4:3", "--chart", str(folder / "r.json")]) == 0
+    rows = list(csv.DictReader(out.open()))
+    np.testing.assert_allclose([float(r["contrast"]) for r in rows], np.geomspace(0.1, 4, 3))
+    assert float(rows[0]["active"]) > float(rows[2]["active"])
+    drawn = json.loads((folder / "r.json").read_text())["data"]["values"]
+    assert [float(r["active"]) for r in rows] == [point["active"] for point in drawn]
+
+
+def test_report_compares_with_and_without_lateral_connections(folder):
+    source, out = folder / "in" / "camera.png", folder / "report.json"
+    command = ["ssn", "report", str(folder / "encoder.npz"), str(source), "-o", str(out)]
+    assert run(command) == 0
+    rows = json.loads(out.read_text())
+    assert len(rows) == 16
+    assert all(-1 <= row[name] <= 1 for row in rows for name in ("lateral", "no_lateral"))
+    clean = [row["no_lateral"] for row in rows if row["noise"] == 0]
+    noisy = [row["no_lateral"] for row in rows if row["noise"] == 2]
+    assert min(clean) > max(noisy)
+
+
+def refused(capsys, *arguments: object) -> str:
+    assert run(["ssn", *map(str, arguments)]) == 2
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    return told
+
+
+def test_bad_files_are_told(folder, tmp_path, capsys):
+    encoder, camera = folder / "encoder.npz", folder / "in" / "camera.png"
+    assert "no folder" in refused(capsys, "fit", tmp_path / "none", "-o", tmp_path / "e.npz")
+    assert "no image in" in refused(capsys, "fit", tmp_path, "-o", tmp_path / "e.npz")
+    assert "must end in .npz" in refused(capsys, "fit", folder / "in", "-o", tmp_path / "e.pt")
+    told = refused(capsys, "encode", camera, camera, "-o", tmp_path / "c.npy")
+    assert "is not an ssn encoder" in told
+    np.save(tmp_path / "x.npy", np.ones((3, 7)))
+    told = refused(capsys, "encode", encoder, tmp_path / "x.npy", "-o", tmp_path / "c.npy")
+    assert "has the shape (3, 7): expected (n, 64)" in told
+    told = refused(
+        capsys, "regime", encoder, camera, "-o", tmp_path / "r.csv", "--contrasts", "0:1"
+    )
+    assert "give LOW:HIGH:COUNT" in told
+    told = refused(capsys, "regime", encoder, camera, "-o", tmp_path / "no" / "r.csv")
+    assert "there is no such folder" in told
+
+
+def test_images_that_cannot_be_used_are_refused_or_left_out(folder, tmp_path, capsys):
+    for name, picture in (("good", images.photo("grass")[:60, :60]), ("tiny", np.eye(4))):
+        eight = (255 * picture).astype(np.uint8)
+        io.imsave(tmp_path / f"{name}.png", eight, check_contrast=False)
+    (tmp_path / "text.png").write_text("no image")
+    told = refused(capsys, "fit", tmp_path, "-o", tmp_path / "e.npz", "--iterations", "1")
+    assert "text.png" in told or "tiny.png" in told
+    arguments = ["ssn", "fit", str(tmp_path), "-o", str(tmp_path / "e.npz"), "--iterations", "1"]
+    assert run([*arguments, "--patches", "60", "--units", "16", "--skip-bad-files"]) == 3
+    told = capsys.readouterr().err
+    assert "holds no patch of 10 by 10" in told
+    assert "2 files were left out" in told
+    assert (tmp_path / "e.npz").is_file()

@@ -1,0 +1,161 @@
+"""The experiments: splits that do not leak, statistics on planted tables, decoders by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from armillary.corpora import images
+from armillary.evidence.shapes import Case, Cell, Row
+from armillary.evidence.table import Table
+from armillary.neuro.ssn import (
+    evidence_data,
+    evidence_front,
+    evidence_regimes,
+    evidence_robustness,
+)
+from armillary.neuro.ssn.decoding import classifier, cosine, fit_decoders
+from armillary.neuro.ssn.evidence_data import SCENES, TEXTURES, encoder, fold, patch_case
+
+CELL = Cell(patch_case(6, 16, 2, 200, 16), 1000, "smoke")
+
+
+def test_every_photograph_is_a_scene_or_a_texture():
+    named = [*TEXTURES, *(name for scene in SCENES for name in scene)]
+    assert sorted(named) == sorted(images.PHOTOS)
+
+
+@pytest.fixture
+def used(monkeypatch) -> list[set[tuple[str, int]]]:
+    """Which (photograph, half) each part of a fold was drawn from, in the order of drawing."""
+    names, calls = list(images.PHOTOS), []
+
+    def marked(name):
+        image = np.full((40, 40), names.index(name), dtype=float)
+        image[:, 20:] += 0.5
+        return image
+
+    def recorded(given, size, count, rng):
+        marks = {float(v) for image in given for v in np.unique(image)}
+        calls.append({(names[int(v)], int(v % 1 * 2)) for v in marks})
+        return rng.uniform(size=(count, size * size))
+
+    monkeypatch.setattr(evidence_data.images, "photo", marked)
+    monkeypatch.setattr(evidence_data, "draw_patches", recorded)
+    evidence_data._fold.cache_clear()
+    yield calls
+    evidence_data._fold.cache_clear()
+
+
+@pytest.mark.parametrize("seed", range(1000, 1006))
+def test_decoding_is_tested_on_images_that_nobody_learned_from(used, seed):
+    fold(Cell(CELL.case, seed, "smoke"))
+    learn, fit, validation, test, texture_fit, texture_test = used
+    assert fit == validation == learn
+    tested = {name for name, _ in test}
+    assert not tested & {name for name, _ in learn}
+    assert tested | {name for name, _ in learn} == set(images.PHOTOS)
+    assert len(tested & {"motorcycle_left", "motorcycle_right"}) in (0, 2)  # two views of one scene
+    assert texture_fit == {(name, 0) for name in TEXTURES}  # left halves
+    assert texture_test == {(name, 1) for name in TEXTURES}
+    assert not texture_test & learn
+
+
+def test_patches_of_the_experiments_have_full_contrast():
+    data = fold(CELL)
+    for patches in (data.fit, data.validation, data.test, data.texture_fit[0]):
+        np.testing.assert_allclose(data.whitening.directions(patches).norm, 1, rtol=1e-9)
+    model = encoder(CELL)
+    np.testing.assert_allclose(model.encode(data.test).contrast, 2.0, rtol=1e-5)
+
+
+def test_ours_is_read_by_the_decoder_that_serves_the_network_without_lateral_best():
+    work = evidence_robustness.setup(CELL)
+    low = evidence_robustness.Degradation(0.1, 0.0)
+    assert work.intercept[low] is np.False_ or work.intercept[low] is False
+    features = evidence_robustness.rates_of(work.encoder.ablate())
+    decoders = fit_decoders(features(work.fold.fit), work.fold.target(work.fold.fit))
+    chosen = evidence_robustness.best_intercept(features, decoders, work)
+    assert chosen == work.intercept
+
+
+def test_a_decoder_without_intercept_reads_a_proportional_code_at_any_contrast():
+    """The null of the low-contrast claim: roots of feed-forward rates lose nothing."""
+    work = evidence_robustness.setup(CELL)
+    features = evidence_robustness.rates_of(work.encoder.ablate())
+    decoders = fit_decoders(features(work.fold.fit), work.fold.target(work.fold.fit))
+    target = work.fold.target(work.fold.test)
+    plain = [cosine(decoders.decode(features(c * work.fold.test), False), target) for c in (1, 0.1)]
+    assert plain[1] == pytest.approx(plain[0], rel=1e-6)
+    affine = cosine(decoders.decode(features(0.01 * work.fold.test), True), target)
+    assert affine < plain[0]
+
+
+def table(cells: list[dict[str, dict[str, float]]]) -> Table:
+    rows = [
+        Row("ssn", "e", "full", "c", seed, who, metrics=metrics)
+        for seed, contenders in enumerate(cells)
+        for who, metrics in contenders.items()
+    ]
+    return Table.from_rows(rows, [Case("c")], "seed")
+
+
+def points(spikes: list[float], accuracy: list[float]) -> dict[str, float]:
+    contrasts = evidence_front.CONTRASTS
+    return {
+        **{f"spikes, contrast {c:g}": s for c, s in zip(contrasts, spikes, strict=True)},
+        **{f"accuracy, contrast {c:g}": a for c, a in zip(contrasts, accuracy, strict=True)},
+    }
+
+
+def test_the_lead_on_the_front_is_over_rivals_that_cost_no_more():
+    ours = points([1, 2, 3, 4, 5], [0.1, 0.3, 0.4, 0.5, 0.6])
+    cheap = points([2, 4, 8, 16, 32], [0.35, 0.45, 0.6, 0.7, 0.8])
+    dear = points([10, 20, 30, 40, 50], [0.9, 0.9, 0.9, 0.9, 0.9])
+    lead = evidence_front.lead_on_the_front
+    # At 1 no rival is as cheap; leads at 2, 3, 4, 5: -0.05, 0.05, 0.05, 0.15.
+    assert lead(table([{"ours": ours, "no-lateral": cheap, "divisive": dear}])) == pytest.approx(
+        0.15
+    )
+    better = points([1, 2, 3, 4, 5], [0.2, 0.4, 0.5, 0.6, 0.7])
+    assert lead(table([{"ours": ours, "no-lateral": cheap, "divisive": better}])) == pytest.approx(
+        -0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("exponents", "expected"),
+    [
+        ([2, 1.5, 0.5, 0.1], 0.1 * 10**1.5),  # halfway between 1 and 10, in logarithms
+        ([2, 2, 2, 2], 100.0),
+        ([0.5, 0.4, 0.3, 0.2], 0.1),
+    ],
+)
+def test_the_crossing_contrast_by_hand(exponents, expected):
+    contrasts = np.array([0.1, 1.0, 10.0, 100.0])
+    assert evidence_regimes.crossing(contrasts, np.array(exponents)) == pytest.approx(expected)
+
+
+def test_ablations_change_what_they_say_and_keep_the_rest():
+    model = encoder(CELL)
+    even = evidence_regimes.uniform_inhibition(model, fold(CELL))
+    np.testing.assert_allclose(even.network_.w_ei.sum(1), model.network_.w_ei.sum(1), rtol=1e-5)
+    assert float(even.network_.w_ei.std()) < 1e-6 < float(model.network_.w_ei.std())
+    lone = evidence_regimes.no_excitation(model, fold(CELL))
+    assert float(lone.network_.w_ee.abs().sum()) == 0
+    assert float(model.network_.w_ee.sum()) > 0
+    x = fold(CELL).test
+    assert np.abs(lone.transform(x) - model.transform(x)).max() > 1e-6
+
+
+def test_decoders_find_a_linear_code_and_a_classifier_clusters():
+    rng = np.random.default_rng(0)
+    target, mix = rng.normal(size=(300, 5)), rng.normal(size=(5, 8))
+    decoders = fit_decoders(target @ mix + 2.0, target)
+    assert cosine(decoders.decode(target @ mix + 2.0, True), target) > 0.999
+    assert cosine(np.zeros((4, 5)), target[:4]) == 0
+    labels = np.repeat([0, 1, 2], 100)
+    centres = np.eye(3)[labels] + 0.1 * rng.normal(size=(300, 3))
+    accuracy = classifier(centres, labels)
+    assert accuracy(5 * centres, labels) > 0.98  # size is not seen
+    assert accuracy(np.zeros((3, 3)), np.array([0, 1, 2])) == pytest.approx(1 / 3)
