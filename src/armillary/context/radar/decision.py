@@ -89,6 +89,7 @@ def decide(
     rules: Rules | None = None,
     state: PaperState | CampaignState | None = None,
     embedder: Embedder | None = None,
+    update: bool = True,
 ) -> Decision:
     """Decide which answers to trust.
 
@@ -101,6 +102,9 @@ def decide(
         rules: which parts are on; default: all, with the campaign memory.
         state: the memory after the step before, None at the first.
         embedder: for the isolation filter; without one, agreement stands for similarity.
+        update: whether this step is new. If not, ``state`` is the memory after it and stays: the
+            campaign memory then decides as it did at first, the paper's as if its last answer had
+            been there before.
 
     Raises:
         ValueError: no answers, a state of the other memory, or matrices that break the cut.
@@ -109,9 +113,10 @@ def decide(
     if not answers:
         raise ValueError("answers: got none, an unsupported question has nothing to select from")
     if rules.memory == "paper":
-        return _with_paper_memory(
+        found = _with_paper_memory(
             question, answers, ranks, documents, scorer, rules, _of(state, PaperState), embedder
         )
+        return found if update else dataclasses.replace(found, state=state)
     before = _of(state, CampaignState) if rules.memory else None
     known = before.answers if before else ()
     every = scorer.compare(question, [*known, *answers])
@@ -120,7 +125,11 @@ def decide(
     S, F = scores.unary(M, C, ranks, documents)
     after = None
     if rules.memory == "campaign":
-        after, belief = _believe(before, answers, classes(every.agreement, SAME_CLASS), rules)
+        found = classes(every.agreement, SAME_CLASS)
+        if update or before is None:
+            after, belief = _believe(before, answers, found, rules)
+        else:
+            after, belief = before, _believed(before, found)
         S, F = blended((S, F), belief, rules.campaign.weight)
     return _select(answers, S, F, M, rules, embedder, after)
 
@@ -163,6 +172,13 @@ def _believe(
     after = updated(merged, names, counts.tolist(), rules.campaign)
     of_class = dict(zip(after.answers, after.belief, strict=True))
     return after, np.array([of_class.get(names[c], 0.0) for c in found[m:]])
+
+
+def _believed(state: CampaignState, found: Int[np.ndarray, " all"]) -> Float[np.ndarray, " n"]:
+    """(n,) the belief in each answer's class, the step being in the belief already."""
+    m = len(state.answers)
+    of_class = np.bincount(found[:m], weights=state.belief, minlength=int(found.max()) + 1)
+    return of_class[found[m:]]
 
 
 def _with_paper_memory(

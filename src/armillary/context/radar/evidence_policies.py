@@ -98,7 +98,9 @@ def radar(rules: Rules, scorer: Callable[[], AnswerAgreement] = values) -> Polic
 
         def answer(step: Step) -> str | None:
             nonlocal state
-            copied = duplicates.copies([page.text for page in step.pages])
+            copied = duplicates.copies(
+                [p.text for p in step.pages], [p.answer for p in step.pages], str.__eq__
+            )
             given = [
                 (page.answer, rank)
                 for rank, (page, copy) in enumerate(zip(step.pages, copied, strict=True))
