@@ -30,7 +30,7 @@ from armillary.context.radar.memory import (
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-    from armillary.context.radar.agreement import AnswerAgreement, Embedder
+    from armillary.context.radar.agreement import Agreement, AnswerAgreement, Embedder
 
 #: Mean similarity to the other trusted answers under which a trusted answer is dropped.
 ISOLATED = 0.3
@@ -119,7 +119,7 @@ def decide(
         return found if update else dataclasses.replace(found, state=state)
     before = _of(state, CampaignState) if rules.memory else None
     known = before.answers if before else ()
-    every = scorer.compare(question, [*known, *answers])
+    every = _judgement(scorer, question, [*known, *answers])
     m = len(known)
     M, C = every.agreement[m:, m:], every.conflict[m:, m:]
     S, F = scores.unary(M, C, ranks, documents)
@@ -132,6 +132,17 @@ def decide(
             after, belief = before, _believed(before, found)
         S, F = blended((S, F), belief, rules.campaign.weight)
     return _select(answers, S, F, M, rules, embedder, after)
+
+
+def _judgement(scorer: AnswerAgreement, question: str, answers: Sequence[str]) -> Agreement:
+    """What the judge says, its shape checked (`scores.unary` checks the values)."""
+    found, n = scorer.compare(question, answers), len(answers)
+    for name, matrix in (("agreement", found.agreement), ("conflict", found.conflict)):
+        if np.shape(matrix) != (n, n):
+            raise ValueError(
+                f"scorer: {name} is {np.shape(matrix)} for {n} answers, want ({n}, {n})"
+            )
+    return found
 
 
 _State = TypeVar("_State", PaperState, CampaignState)
@@ -194,7 +205,7 @@ def _with_paper_memory(
     """The paper's memory: the last answer is one more node, of rank K."""
     n = len(answers)
     everyone = [*answers, before.answer] if before else list(answers)
-    every = scorer.compare(question, everyone)
+    every = _judgement(scorer, question, everyone)
     if before:
         S, F = scores.unary(every.agreement, every.conflict, [*ranks, documents], documents + 1)
         S[n], F[n] = before.node(every.agreement[n, :n], every.conflict[n, :n])

@@ -30,7 +30,16 @@ def copies(
         threshold: Jaccard index of character 5-grams (case and white space aside) from which two
             texts are near-copies.
     """
-    close = near(texts, threshold)
+    return merged(near(texts, threshold), texts, answers, agree)
+
+
+def merged(
+    close: Sequence[Sequence[int]],
+    texts: Sequence[str],
+    answers: Sequence[str | None],
+    agree: Callable[[str, str], bool],
+) -> list[int | None]:
+    """`copies`, given which earlier texts each text nearly is (`near`)."""
     found: list[int | None] = []
     for i, mine in enumerate(answers):
         earlier = (j for j in close[i] if found[j] is None)
