@@ -96,6 +96,7 @@ SAME_VALUES = [
     ("EUR (euro)", "Euro."),
     ("Croatian kuna", "HRK"),
     ("US dollar", "USD"),
+    ("CAD (Canadian dollar)", "Canadian dollars"),
     ("12:00", "12 pm"),
     ("noon", "12:00 p.m."),
     ("3:30 pm", "15:30"),

@@ -81,20 +81,21 @@ def bare(text: str) -> tuple[frozenset[str], bool]:
     if match is None:
         return frozenset(), False
     try:
-        codes, certain = _named(match["name"])
-        if match["beside"] is not None:
-            beside, sure = _named(match["beside"])
+        both = match["beside"] is not None
+        codes, certain = _named(match["name"], words=both)
+        if both:
+            beside, sure = _named(match["beside"], words=True)
             codes, certain = codes & beside, certain or sure
     except MissingExtra:
         return frozenset(), False
     return codes, certain and bool(codes)
 
 
-def _named(name: str) -> tuple[frozenset[str], bool]:
+def _named(name: str, *, words: bool) -> tuple[frozenset[str], bool]:
     plain = " ".join(name.lower().split())
     codes = find(plain) or frozenset()
     codes -= _NO_MONEY
-    if plain in _WORDS or len(plain) == 2:
+    if (plain in _WORDS and not words) or len(plain) == 2:
         return frozenset(), False
     return codes, len(codes) == 1 and (plain in _full_names())
 
