@@ -219,7 +219,8 @@ def stream_work(cell: Cell) -> Streams:
 def one_stream(subject: Subject, case: Case, rng: np.random.Generator) -> Stream:
     """A stream: a step a year, the change at step 5, 6 or 7, and a surge.
 
-    It begins three steps before or after the change, or where the case's ``offset`` says. Poisoned pages stand at random ranks among the honest ones.
+    It begins three steps before or after the change, or where the case's ``offset`` says. Poisoned
+    pages stand at random ranks among the honest ones.
     """
     x = case.x
     change = int(rng.integers(5, 8))
