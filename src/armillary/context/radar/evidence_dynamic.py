@@ -298,8 +298,8 @@ SIMULATED = Experiment(
             id="reliable-reader",
             statement="With a simulated reader that is right on 85 % of the pages that it answers, "
             "a surge of nine three steps before or after a true change succeeds in at most 10 % of "
-            "attacked steps when it lasts one step and 20 % when it lasts two, and accuracy after a "
-            "true change is at least 90 %.",
+            "attacked steps when it lasts one step and 20 % when it lasts two, and accuracy after "
+            "a true change is at least 90 %.",
             paper=PAPER_STREAM,
             conditions=(
                 Condition(Stat("asr", where=one_step), at_most=0.10),
