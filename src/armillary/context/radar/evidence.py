@@ -118,9 +118,9 @@ STATIC_ATTACKS = Experiment(
     cases={
         "smoke": _ONE[:1],
         "quick": [
-            static_case("poison", "first", 1),
-            static_case("poison", "first", 3),
-            static_case("edited", "first", 5),
+            static_case("poison", "first", 1, draws=2),
+            static_case("poison", "first", 3, draws=2),
+            static_case("edited", "first", 5, draws=2),
         ],
         "full": [*_ONE, *_THREE, _EDITED],
         "long": [*_ONE, *_THREE, _EDITED],

@@ -88,7 +88,7 @@ VALUES: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
         ),
     ),
 }
-_LABELS = ("old", "new", "attack", "error 0", "error 1", "error 2")
+_LABELS: tuple[str, ...] = ("old", "new", "attack", "error 0", "error 1", "error 2")
 
 
 @cache
@@ -112,7 +112,7 @@ def spelled_work(cell: Cell) -> Streams:
 
 def _spelled(stream: Stream, kind: str, rng: np.random.Generator) -> Stream:
     question, values = VALUES[kind]
-    spellings = dict(zip(_LABELS, values, strict=True))
+    spellings: dict[str, tuple[str, ...]] = dict(zip(_LABELS, values, strict=True))
     spellings["error 3"] = spellings["error 2"]
 
     def page(one: Page) -> Page:
