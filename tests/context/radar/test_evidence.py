@@ -74,6 +74,11 @@ def test_edited_copies_silence_pages_only_where_answers_are_not_looked_at():
     (step,) = work.streams[0]
     judge = policies.values()
     assert len(policies.votes(step, judge)[0]) > len(policies.votes(step, judge, by_text=True)[0])
+    asr = [
+        policies.paired(policies.radar(policies.CAMPAIGN, by_text=by_text))(work, cell(Case("e")))
+        for by_text in (False, True)
+    ]
+    assert asr[0]["asr"] < asr[1]["asr"]
 
 
 def test_a_surge_starts_where_the_case_says():

@@ -129,17 +129,9 @@ def radar(
 
         def answer(step: Step) -> str | None:
             nonlocal state
-            copied = duplicates.copies(
-                [p.text for p in step.pages], [p.answer for p in step.pages], str.__eq__
-            )
-            given = [
-                (page.answer, rank)
-                for rank, (page, copy) in enumerate(zip(step.pages, copied, strict=True))
-                if page.answer is not None and copy is None
-            ]
-            if not given:
+            answers, ranks = votes(step, scorer(), by_text=by_text)
+            if not answers:
                 return _remembered(state)
-            answers, ranks = zip(*given, strict=True)
             decision = decide(
                 step.question, answers, ranks, len(step.pages), scorer(), rules=rules, state=state
             )
