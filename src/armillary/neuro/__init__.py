@@ -1,0 +1,1 @@
+"""Spiking and cortical networks."""
