@@ -231,7 +231,9 @@ def _roles(
 ) -> dict[str, Role]:
     unknown = sorted(set(given) - set(after))
     if unknown:
-        raise ValueError(f"roles names {unknown}, no weight layer that ran; there are {list(after)}")
+        raise ValueError(
+            f"roles names {unknown}, no weight layer that ran; there are {list(after)}"
+        )
     for name, role in given.items():
         _check_choice(f"roles[{name!r}]", role, get_args(Role))
     branches = _membrane_branches(calls) if residual in ("auto", "ms") else set()
@@ -376,9 +378,7 @@ def _first_sigma(call: Call, params: SpikeInitParams, first: First) -> tuple[flo
         raise ValueError(f"sample: the input of {call.name} has the RMS {rms}; expected about 1")
     binary = bool(((values == 0) | (values == 1)).all())
     over_time = values if len(values) > 1 else values[0]
-    changes = len(over_time) > 1 and not torch.equal(
-        over_time, over_time[:1].expand_as(over_time)
-    )
+    changes = len(over_time) > 1 and not torch.equal(over_time, over_time[:1].expand_as(over_time))
     static = first == "static" or (first == "auto" and not changes)
     if not binary and not 0.5 <= rms <= 2:
         warnings.warn(

@@ -124,9 +124,7 @@ def _jelly() -> Any:
 
     from spikingjelly.activation_based import functional, layer, neuron, surrogate
 
-    return SimpleNamespace(
-        functional=functional, layer=layer, neuron=neuron, surrogate=surrogate
-    )
+    return SimpleNamespace(functional=functional, layer=layer, neuron=neuron, surrogate=surrogate)
 
 
 class SpikingNetwork(nn.Module):
@@ -137,11 +135,15 @@ class SpikingNetwork(nn.Module):
         readout: maps (T, batch, channels) to logits.
         T: time steps.
         jelly: SpikingJelly's modules, whose neurons are reset before each forward pass.
+        grid: images are averaged to grid×grid positions before the readout.
     """
 
-    def __init__(self, body: nn.Module, readout: nn.Module, T: int, jelly: Any = None) -> None:
+    def __init__(
+        self, body: nn.Module, readout: nn.Module, T: int, jelly: Any = None, grid: int = 1
+    ) -> None:
         super().__init__()
         self.body, self.readout, self.T, self._jelly = body, readout, T, jelly
+        self.grid = grid
 
     def forward(self, x: Tensor, coded: bool = False) -> Tensor:
         """(batch, classes) logits of (batch, ...), or of (T, batch, ...) with ``coded``."""
@@ -150,7 +152,8 @@ class SpikingNetwork(nn.Module):
         sequence = x if coded else x.unsqueeze(0).expand(self.T, *x.shape)
         spikes = self.body(sequence)
         if spikes.ndim > 3:
-            spikes = spikes.mean(dim=tuple(range(3, spikes.ndim)))
+            pooled = nn.functional.adaptive_avg_pool2d(spikes.flatten(0, 1), self.grid)
+            spikes = pooled.flatten(1).unflatten(0, spikes.shape[:2])
         return self.readout(spikes).mean(0)
 
 
@@ -207,7 +210,8 @@ def deep_ms_resnet(
     backend: Backend = "torch",
     neuron: NeuronKind = "lif",
     checkpoint_segment: int = 0,
-    stem_stride: int = 1,
+    strides: tuple[int, int, int] = (1, 2, 2),
+    grid: int = 1,
 ) -> SpikingNetwork:
     """A residual spiking network of any depth: three stages of width, 2·width and 4·width.
 
@@ -223,7 +227,8 @@ def deep_ms_resnet(
         neuron: ``lif``, ``adaptive`` (`AdaptiveLIF`), or a function of the channels.
         checkpoint_segment: recompute this many blocks at a time in the backward pass, so that
             memory grows with depth/segment + segment; 0 keeps everything.
-        stem_stride: stride of the stem.
+        strides: of the stem and of the first block of the second and third stage.
+        grid: the readout sees grid×grid positions of the last feature map, averaged to those.
 
     Raises:
         ValueError: a depth below 7 (a block a stage).
@@ -238,11 +243,12 @@ def deep_ms_resnet(
     for stage, count in enumerate(sizes):
         size = width * 2**stage
         for index in range(count):
-            made.append(Block(parts, fan_in, size, 2 if stage and index == 0 else 1))
+            made.append(Block(parts, fan_in, size, strides[stage] if stage and index == 0 else 1))
             fan_in = size
-    stem = parts.normalised(parts.conv(channels, width, 3, stem_stride), width)
+    stem = parts.normalised(parts.conv(channels, width, 3, strides[0]), width)
     body = ResidualBody(stem, made, parts.neuron(fan_in), checkpoint_segment)
-    return SpikingNetwork(body, parts.linear(fan_in, num_classes, bias=True), T, parts.jelly)
+    readout = parts.linear(fan_in * grid**2, num_classes, bias=True)
+    return SpikingNetwork(body, readout, T, parts.jelly, grid)
 
 
 def plain_mlp(

@@ -178,7 +178,9 @@ def correlated_alpha(
     """α at which the covariance over time of gradients neither grows nor shrinks with depth."""
 
     def excess(log_alpha: float) -> float:
-        return math.log(gradient_growth(neuron, sigma, found, surrogate, math.exp(log_alpha), draws))
+        return math.log(
+            gradient_growth(neuron, sigma, found, surrogate, math.exp(log_alpha), draws)
+        )
 
     return math.exp(brentq(excess, math.log(1e-2), math.log(1e2), xtol=1e-4))
 

@@ -69,7 +69,9 @@ class Neuron:
                 "step (1 - 1/tau for a time constant tau >= 1; 1 for IF neurons)"
             )
         if self.lam <= 0:
-            raise ValueError(f"lam={self.lam!r}: expected a gain > 0 (1/tau with decay_input, or 1)")
+            raise ValueError(
+                f"lam={self.lam!r}: expected a gain > 0 (1/tau with decay_input, or 1)"
+            )
         if self.theta <= 0:
             raise ValueError(f"theta={self.theta!r}: expected a threshold > 0")
         if self.reset not in get_args(Reset):

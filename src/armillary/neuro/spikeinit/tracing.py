@@ -131,9 +131,7 @@ def _coverage(conv: nn.Conv2d, x: Tensor) -> float:
     ones = torch.ones(1, 1, *x.shape[-2:])
     kernel = torch.ones(1, 1, *conv.kernel_size)
     with torch.no_grad():
-        met = nn.functional.conv2d(
-            ones, kernel, None, conv.stride, conv.padding, conv.dilation
-        )
+        met = nn.functional.conv2d(ones, kernel, None, conv.stride, conv.padding, conv.dilation)
     return float(met.mean()) / kernel.numel()
 
 
