@@ -123,7 +123,7 @@ def profile_layers(
 def _pooled(
     calls: list[tuple[str, str, torch.Tensor]], slopes: dict[int, float]
 ) -> tuple[list[tuple[str, str, torch.Tensor]], dict[int, float]]:
-    """The calls of each module as one: outputs joined along the first axis, gradients' mean square."""
+    """The calls of each module as one: outputs joined on the first axis, gradients' RMS."""
     places: dict[str, list[int]] = {}
     for place, (label, _, _) in enumerate(calls):
         places.setdefault(label.split("#")[0], []).append(place)

@@ -33,8 +33,8 @@ class UnsupportedNeuron(TypeError):
         super().__init__(
             f"{name or 'the module'} is a {type(module).__name__}{detail}, a spiking neuron whose "
             f"equation is not known; known are {'; '.join(KNOWN)}. Pass neurons={{"
-            f"{type(module).__name__}: lambda module: Neuron(kappa, lam, theta, reset)}} if it is a "
-            "leaky integrator, with method='sim' for constants that have no steady state"
+            f"{type(module).__name__}: lambda module: Neuron(kappa, lam, theta, reset)}} if it is "
+            "a leaky integrator, with method='sim' for constants that have no steady state"
         )
 
 

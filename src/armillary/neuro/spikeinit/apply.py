@@ -142,8 +142,8 @@ def init_(
         first: how the layers that see the data are driven: ``static`` (the same at every step:
             direct coding), ``spikes`` (anew at each step), ``auto``: as the sample is.
         residual: rule of residual branches: ``ms``: the last weight layer of a branch whose sum is
-            a membrane becomes zero, ``sew``: that of a branch whose sum are spikes is set to fire in
-            one step of a hundred; ``auto``: both where found; None: branches are like other
+            a membrane becomes zero, ``sew``: that of a branch whose sum are spikes is set to fire
+            in one step of a hundred; ``auto``: both where found; None: branches are like other
             layers. With residual branches the classifier becomes zero.
         roles: layer -> role, where the rule above errs.
         surrogate: whether neurons get the surrogate of the theory (and a detached reset); a name

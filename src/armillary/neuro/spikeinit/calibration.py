@@ -93,7 +93,7 @@ def calibrate(
     return last
 
 
-class _Seen(Exception):  # noqa: N818 - ends a forward pass, is no error
+class _Seen(Exception):
     """The neuron's whole input was recorded."""
 
 

@@ -140,7 +140,7 @@ def check(
         output.write_csv(out, list(table.columns), [list(row.values()) for row in records])
     if chart is not None:
         output.save_chart(_chart(records), chart)
-    silent = [row["layer"] for row in records if row["rate"] < 1e-4]
+    silent = [layer for layer, r in zip(table.layer, table.rate, strict=True) if r < 1e-4]
     rates = f"rates {table.rate.min():.4g} to {table.rate.max():.4g}"
     output.console().print(f"{len(records)} layers of neurons, {rates} -> {out}")
     if silent:
@@ -192,8 +192,9 @@ def train(
     network = _named(model, width, classes, x, time_steps, checkpoint)
     init_(network, sample=x[:64], generator=torch.Generator().manual_seed(seed))
     recipe = Recipe("adam", lr, steps, batch)
-    with output.progress("training", total=steps) as advance:
-        losses = fit(network, x, y, recipe, seed, watch=lambda step, loss: advance())
+    losses = fit(
+        network, x, y, recipe, seed, progress=lambda batches: output.progress(batches, "training")
+    )
     right = accuracy(network, x_test, y_test)
     tail = losses[-10:]
     output.console().print(

@@ -8,7 +8,6 @@ and on validation rows that no experiment reports: `tuning` ran it, `TUNED` keep
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -44,11 +43,14 @@ class Setting:
     alpha: float
 
 
-#: The grid, the same for all: optimiser and rate, times α. Adam's 3e-4 and SGD's 0.03 are in `long`.
+#: The grid, the same for all: optimiser and learning rate, times α.
+_OPTIMISERS: tuple[tuple[Literal["sgd", "adam"], float], ...] = (
+    ("adam", 1e-3),
+    ("adam", 3e-3),
+    ("sgd", 0.1),
+)
 GRID = tuple(
-    Setting(optimiser, lr, alpha)
-    for optimiser, lr in (("adam", 1e-3), ("adam", 3e-3), ("sgd", 0.1))
-    for alpha in (1.0, THEORY)
+    Setting(optimiser, lr, alpha) for optimiser, lr in _OPTIMISERS for alpha in (1.0, THEORY)
 )
 
 
@@ -155,6 +157,3 @@ def setting_of(family: Family, who: str) -> Setting:
     """The tuned setting; ablations of ours and the adaptive neuron run with ours."""
     own = TUNED.get((family, who))
     return own if own is not None else TUNED.get((family, "ours"), Setting("adam", 1e-3, 1.0))
-
-
-Builder = Callable[..., SpikingNetwork]

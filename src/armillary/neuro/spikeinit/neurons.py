@@ -97,10 +97,12 @@ class _Sequence(torch.autograd.Function):
                     kept.masked_fill_(fired[t - 1], 0.0)
                 else:
                     drop = theta * kappa if neuron.reset == "soft" else theta
-                    kept.sub_(fired[t - 1], alpha=drop)
+                    kept.sub_(fired[t - 1].to(x.dtype), alpha=drop)
                 torch.add(kept, x[t], alpha=lam, out=v[t])
-            seen = v[t] if gain is None else torch.addcmul(shift, v[t], gain)  # pyright: ignore
-            torch.ge(seen, theta, out=fired[t])
+            if gain is None:
+                torch.ge(v[t], theta, out=fired[t])
+            else:  # as in the backward pass, so that both see the same spikes
+                torch.ge(torch.addcmul(shift - theta, v[t], gain), 0.0, out=fired[t])  # pyright: ignore
         ctx.alpha = _channel_alpha(alpha, v, theta) if per_channel else alpha
         ctx.save_for_backward(v, gain, shift)
         ctx.neuron, ctx.surrogate = neuron, surrogate

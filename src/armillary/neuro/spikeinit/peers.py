@@ -3,8 +3,8 @@
 Initialisations (weights of a layer are N(0, gain²/fan_in)):
 
 - torch's default, and He et al. 2015 (gain √2);
-- fluctuation-driven, Rossbroich, Gygax and Zenke 2022: the membrane's fluctuation puts the threshold
-  ξ = 2 standard deviations up: gain θ√(1-κ²)/(λ√p ξ) at an input rate p;
+- fluctuation-driven, Rossbroich, Gygax and Zenke 2022: the membrane's fluctuation puts the
+  threshold ξ = 2 standard deviations up: gain θ√(1-κ²)/(λ√p ξ) at an input rate p;
 - Micheli, Booij, van Gemert and Tömen 2025: gain 1/√(1-Φ(θ));
 - Ding et al. 2025: gain √2 θ/λ, bias θ(1-κ)/(2λ).
 
@@ -121,7 +121,7 @@ class BNTT(nn.Module):
         super().__init__()
         self.steps = nn.ModuleList([nn.BatchNorm1d(channels, eps=1e-4) for _ in range(T)])
         for step in self.steps:
-            step.bias = None
+            step.register_parameter("bias", None)
 
     def forward(self, input: Tensor) -> Tensor:
         out = [

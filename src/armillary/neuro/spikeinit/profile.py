@@ -84,7 +84,7 @@ def depth_profile(
         }
         for row in rows
     ]
-    return pd.DataFrame(table, columns=["layer", "rate", "dead_frac", "grad_rms", "slope"])
+    return pd.DataFrame(table)
 
 
 def _slope(constants: Any, rate: float) -> float:

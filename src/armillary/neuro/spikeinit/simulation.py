@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
-from armillary.neuro.spikeinit.theory import Neuron, Surrogate, slope_squared
+from armillary.neuro.spikeinit.theory import Neuron, Surrogate, find_root, slope_squared
 
 Floats = NDArray[np.float64]
 
@@ -126,7 +125,7 @@ def _at_rate(neuron: Neuron, rate: float, unit: Floats, correlation: Floats) -> 
             f"rate={rate!r}: these neurons fire at most at {limit:.3f} over {len(unit)} steps; "
             "a lower rate is needed"
         )
-    drive = math.exp(brentq(excess, low, high, xtol=1e-5))
+    drive = math.exp(find_root(excess, low, high, xtol=1e-5))
     v, s = fire(neuron, drive * unit)
     return Simulated(drive, float(v.mean()), float(v.std()), correlation, v, s)
 
@@ -169,7 +168,7 @@ def simulated_alpha(
     def excess(log_alpha: float) -> float:
         return float(slope_squared(surrogate, math.exp(log_alpha), u).mean()) - wanted
 
-    return math.exp(brentq(excess, math.log(1e-3), math.log(1e3), xtol=1e-6))
+    return math.exp(find_root(excess, math.log(1e-3), math.log(1e3), xtol=1e-6))
 
 
 def correlated_alpha(
@@ -182,7 +181,7 @@ def correlated_alpha(
             gradient_growth(neuron, sigma, found, surrogate, math.exp(log_alpha), draws)
         )
 
-    return math.exp(brentq(excess, math.log(1e-2), math.log(1e2), xtol=1e-4))
+    return math.exp(find_root(excess, math.log(1e-2), math.log(1e2), xtol=1e-4))
 
 
 def gradient_growth(
@@ -195,8 +194,8 @@ def gradient_growth(
 ) -> float:
     """The largest eigenvalue of G -> (λσ)² E[A G Aᵀ]: growth a layer of the variance of gradients.
 
-    A maps a neuron's spike gradients to those of its input, dv_t = σ'(u_t) ds_t + κ_t dv_{t+1}, with
-    κ_t what the leak and a detached reset let through.
+    A maps a neuron's spike gradients to those of its input, dv_t = σ'(u_t) ds_t + κ_t dv_{t+1},
+    with κ_t what the leak and a detached reset let through.
     """
     u, s = found.potentials[:, :draws] - neuron.theta, found.spikes[:, :draws]
     T, n = u.shape
@@ -211,4 +210,5 @@ def gradient_growth(
     # E[A ⊗ A] acts on the T² entries of G.
     operator = np.einsum("nab,ncd->acbd", jacobian, jacobian, optimize=True) / n
     operator = operator.reshape(T * T, T * T)
-    return (sigma * neuron.lam) ** 2 * float(np.abs(np.linalg.eigvals(operator)).max())
+    largest = np.abs(np.linalg.eigvals(operator)).max()
+    return (sigma * neuron.lam) ** 2 * float(largest)

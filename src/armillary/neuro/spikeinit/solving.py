@@ -8,8 +8,6 @@ import warnings
 from functools import lru_cache
 from typing import Literal, get_args
 
-from scipy.optimize import brentq
-
 from armillary.neuro.spikeinit import simulation
 from armillary.neuro.spikeinit.theory import (
     Method,
@@ -17,6 +15,7 @@ from armillary.neuro.spikeinit.theory import (
     Reset,
     Surrogate,
     UnstableRate,
+    find_root,
     slope_of,
     stable_rate,
     static_drive,
@@ -161,7 +160,7 @@ def _by_moments(
         return math.log(found / wanted)
 
     scale = math.log(1 / neuron.theta)  # α is an inverse potential
-    alpha = math.exp(brentq(excess, scale - 7, scale + 12, xtol=1e-12))
+    alpha = math.exp(find_root(excess, scale - 7, scale + 12, xtol=1e-12))
     return SpikeInitParams(
         sigma,
         static_drive(neuron, rate) / neuron.lam,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
+from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -102,6 +102,11 @@ def _phi(a: float) -> float:
     return math.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
 
 
+def find_root(f: Callable[[float], float], low: float, high: float, xtol: float) -> float:
+    """Where a function crosses zero between two points at which its signs differ (Brent)."""
+    return float(brentq(f, low, high, xtol=xtol))  # pyright: ignore[reportArgumentType]
+
+
 def max_rate(kappa: float) -> float:
     """The rate at endless drive, which no rate can reach: Φ(μ), μ = κ(μΦ(-μ) - φ(μ)).
 
@@ -111,7 +116,7 @@ def max_rate(kappa: float) -> float:
     if kappa >= 1:
         return 0.0
     # μ lies in [-40, 0]: the left side rises, the right side falls in -μ.
-    found = brentq(lambda u: u - kappa * (u * ndtr(-u) - _phi(u)), -40.0, 1e-12, xtol=1e-14)
+    found = find_root(lambda u: u - kappa * (u * ndtr(-u) - _phi(u)), -40.0, 1e-12, xtol=1e-14)
     return float(ndtr(found))
 
 
@@ -152,7 +157,7 @@ def rate_of(neuron: Neuron, drive: float) -> float:
     if drive <= 0:
         return 0.0
     lowest = -float(ndtri(max_rate(neuron.kappa)))
-    a = brentq(
+    a = find_root(
         lambda a: math.log(_at(neuron, a).drive / drive), lowest + 1e-9, lowest + 60, xtol=1e-13
     )
     return float(ndtr(-a))
@@ -176,7 +181,7 @@ def stable_rate(neuron: Neuron) -> float:
     if slope_of(neuron, start) <= STABLE_SLOPE:
         return start
     return float(
-        brentq(lambda p: slope_of(neuron, p) - STABLE_SLOPE, start, 0.999 * limit, xtol=1e-6)
+        find_root(lambda p: slope_of(neuron, p) - STABLE_SLOPE, start, 0.999 * limit, xtol=1e-6)
     )
 
 
@@ -216,7 +221,7 @@ def static_drive(neuron: Neuron, rate: float, T: int | None = None) -> float:
     theta = neuron.theta
     return float(
         math.exp(
-            brentq(
+            find_root(
                 lambda u: static_rate(neuron, math.exp(u), T) - rate,
                 math.log(theta * 1e-3),
                 math.log(theta * 1e5),

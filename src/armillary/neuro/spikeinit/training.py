@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import torch
@@ -59,6 +59,7 @@ def train(
     seed: int,
     *,
     watch: Callable[[int, float], None] | None = None,
+    progress: Callable[[list[Tensor]], Iterable[Tensor]] = iter,
 ) -> list[float]:
     """Train a classifier in place.
 
@@ -68,8 +69,8 @@ def train(
         y: (n,) labels.
         recipe: how.
         seed: order of the minibatches.
-        watch: called after each step with its number (from 1) and its loss; where it raises
-            StopIteration, training ends.
+        watch: called after each step with its number (from 1) and its loss.
+        progress: wraps the minibatches, to show a bar.
 
     Returns:
         The loss of each step.
@@ -89,7 +90,8 @@ def train(
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps)
     model.train()
     losses = []
-    for step, rows in enumerate(minibatches(len(x), recipe.batch, recipe.steps, seed), 1):
+    batches = minibatches(len(x), recipe.batch, recipe.steps, seed)
+    for step, rows in enumerate(progress(batches), 1):
         optimiser.zero_grad(set_to_none=True)
         loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
         loss.backward()
@@ -99,10 +101,7 @@ def train(
         schedule.step()
         losses.append(loss.item())
         if watch is not None:
-            try:
-                watch(step, losses[-1])
-            except StopIteration:
-                break
+            watch(step, losses[-1])
     return losses
 
 

@@ -1,0 +1,24 @@
+"""What the tests share: networks that are initialised, and their spike rates."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def rates():
+    """The rate of each layer of neurons of this package or SpikingJelly on a batch."""
+    from armillary.neuro.spikeinit import depth_profile
+
+    def measure(model, batch):
+        return depth_profile(model, batch).rate.tolist()
+
+    return measure
+
+
+@pytest.fixture
+def rows():
+    """256 standardised rows of 64."""
+    return torch.randn(256, 64, generator=torch.Generator().manual_seed(5))
