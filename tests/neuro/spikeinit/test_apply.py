@@ -7,7 +7,8 @@ import warnings
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 from torch import nn
 
 from armillary.neuro.spikeinit import (
@@ -35,17 +36,17 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def spread(layer: nn.Module) -> float:
     """σ: the weights' standard deviation times the square root of the fan-in."""
-    weight = layer.weight
+    weight = layer.weight.detach()
     return float(weight.std() * math.sqrt(weight[0].numel()))
 
 
 @pytest.mark.parametrize("backend", ["torch", "spikingjelly"])
-def test_rates_keep_over_fifty_layers(rows, rates, backend):
+def test_rates_keep_over_thirty_layers(rows, rates, backend):
     if backend == "spikingjelly":
         pytest.importorskip("spikingjelly")
-    model = plain_mlp(50, 256, inputs=64, backend=backend)
+    model = plain_mlp(30, 256, inputs=64, T=3, backend=backend)
     report = init_(model, sample=rows, generator=generator())
-    assert len(report.layers) == 51
+    assert len(report.layers) == 31
     assert [layer.role for layer in report.layers[:2]] == ["first", "hidden"]
     assert report.untouched == ("readout",)
     found = rates(model, rows)
@@ -172,10 +173,10 @@ def test_snntorch_networks_are_initialised_through_their_loop(rows):
     class Net(nn.Module):
         def __init__(self, reset: str) -> None:
             super().__init__()
-            self.layers = nn.ModuleList([nn.Linear(64, 200), *(nn.Linear(200, 200),) * 0])
-            self.layers.extend(nn.Linear(200, 200) for _ in range(9))
+            self.layers = nn.ModuleList([nn.Linear(64, 200)])
+            self.layers.extend(nn.Linear(200, 200) for _ in range(5))
             self.neurons = nn.ModuleList(
-                snn.Leaky(beta=0.5, threshold=1.0, reset_mechanism=reset) for _ in range(10)
+                snn.Leaky(beta=0.5, threshold=1.0, reset_mechanism=reset) for _ in range(6)
             )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -196,7 +197,7 @@ def test_snntorch_networks_are_initialised_through_their_loop(rows):
         )
         assert report.params["neurons.3"].method == ("moments" if reset == "zero" else "sim")
         table = depth_profile(model, rows, lambda out: out.mean())
-        assert len(table) == 10
+        assert len(table) == 6
         assert table.rate.between(0.04, 0.25).all()
         assert (table.grad_rms > 0).all()
 
@@ -353,12 +354,12 @@ def test_choices_that_init_does_not_have_are_refused(rows, arguments, said):
 
 
 def test_calibration_reaches_the_rate_that_pooling_took(rates):
-    images = torch.randn(256, 1, 8, 8, generator=generator())
-    model = vgg9_snn(16, T=4)
+    images = torch.randn(64, 1, 8, 8, generator=generator())
+    model = vgg9_snn(8, T=3)
     init_(model, sample=images, generator=generator())
     pooled = rates(model, images)
     assert min(pooled) < 0.07
-    records = calibrate(model, images, 0.1)
+    records = calibrate(model, images, 0.1, 1)
     assert [record.layer for record in records][0] == "body.0"
     assert rates(model, images) == pytest.approx([0.1] * 8, rel=0.02)
     assert all(record.after == pytest.approx(0.1, rel=0.02) for record in records)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 
 from armillary.neuro.spikeinit import LIF, AdaptiveLIF, SurrogateSpike
 from armillary.neuro.spikeinit.neurons import surrogate_slope

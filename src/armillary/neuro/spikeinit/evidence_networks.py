@@ -110,7 +110,8 @@ def build(
     """The network of a contender, initialised.
 
     Args:
-        who: one of `OURS`, of the initialisations or of the normalisations.
+        who: one of `OURS`, of the initialisations or of the normalisations; ``tdbn-zero`` is tdBN
+            with the weight of each branch's last normalisation at zero, as is common practice.
         family: ``plain`` (fully connected) or ``residual``.
         depth, width: of the network.
         sample: standardised images; the shape of the input, and for ours the first layer's RMS.
@@ -125,7 +126,7 @@ def build(
         neuron = lambda channels: MPBNNeuron(channels, LIF(0.5, 0.5, 0.5, alpha))  # noqa: E731
     elif who == "adaptive":
         neuron = "adaptive"
-    norm = NORMALISATIONS.get(who)
+    norm = NORMALISATIONS.get(who.removesuffix("-zero"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if family == "plain":
@@ -138,6 +139,9 @@ def build(
     generator = torch.Generator().manual_seed(seed)
     if norm is not None:
         kaiming(model, NEURON, generator)
+        if who.endswith("-zero"):
+            for block in model.body.blocks:  # pyright: ignore
+                nn.init.zeros_(block.conv2[1].weight)
     elif who in INITIALISATIONS:
         INITIALISATIONS[who](model, NEURON, generator)
     else:

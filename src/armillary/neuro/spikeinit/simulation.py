@@ -192,10 +192,31 @@ def gradient_growth(
     alpha: float,
     draws: int = 20_000,
 ) -> float:
-    """The largest eigenvalue of G -> (λσ)² E[A G Aᵀ]: growth a layer of the variance of gradients.
+    """The largest eigenvalue of `gradient_operator`: growth a layer of the variance of gradients.
+
+    Gradients run backwards in time only, so that the operator is triangular and its eigenvalues are
+    (λσ)² E[σ'(u_t)σ'(u_t')]; what steps add to earlier ones grows with depth by a power, not
+    exponentially.
+    """
+    operator = gradient_operator(neuron, sigma, found, surrogate, alpha, draws)
+    return float(np.abs(np.linalg.eigvals(operator)).max())
+
+
+def gradient_operator(
+    neuron: Neuron,
+    sigma: float,
+    found: Simulated,
+    surrogate: Surrogate,
+    alpha: float,
+    draws: int = 20_000,
+) -> Floats:
+    """The map G -> (λσ)² E[A G Aᵀ] of the covariance over time of gradients, a layer back.
 
     A maps a neuron's spike gradients to those of its input, dv_t = σ'(u_t) ds_t + κ_t dv_{t+1},
     with κ_t what the leak and a detached reset let through.
+
+    Returns:
+        (T², T²), acting on G flattened.
     """
     u, s = found.potentials[:, :draws] - neuron.theta, found.spikes[:, :draws]
     T, n = u.shape
@@ -209,6 +230,4 @@ def gradient_growth(
             through = through * keep[later]
     # E[A ⊗ A] acts on the T² entries of G.
     operator = np.einsum("nab,ncd->acbd", jacobian, jacobian, optimize=True) / n
-    operator = operator.reshape(T * T, T * T)
-    largest = np.abs(np.linalg.eigvals(operator)).max()
-    return (sigma * neuron.lam) ** 2 * float(largest)
+    return (sigma * neuron.lam) ** 2 * operator.reshape(T * T, T * T)
