@@ -360,7 +360,7 @@ def test_calibration_reaches_the_rate_that_pooling_took(rates):
     pooled = rates(model, images)
     assert min(pooled) < 0.07
     records = calibrate(model, images, 0.1, 1)
-    assert [record.layer for record in records][0] == "body.0"
+    assert records[0].layer == "body.0"
     assert rates(model, images) == pytest.approx([0.1] * 8, rel=0.02)
     assert all(record.after == pytest.approx(0.1, rel=0.02) for record in records)
 

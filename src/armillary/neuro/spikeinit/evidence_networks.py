@@ -41,6 +41,7 @@ class Setting:
     optimiser: Literal["sgd", "adam"]
     lr: float
     alpha: float
+    block_scale: float = 1.0
 
 
 #: The grid, the same for all: optimiser and learning rate, times α.
@@ -150,11 +151,18 @@ def build(
 
 
 def recipe(setting: Setting, steps: int, batch: int) -> Recipe:
-    return Recipe(setting.optimiser, setting.lr, steps, batch)
+    return Recipe(
+        setting.optimiser, setting.lr, steps, batch, block_scale=setting.block_scale
+    )
 
 
 #: (family, contender) -> what the grid gave on seed 1000. Filled by `tuning`.
-TUNED: dict[tuple[Family, str], Setting] = {}
+TUNED: dict[tuple[Family, str], Setting] = {
+    ("residual", "ours"): Setting("adam", 3e-3, THEORY),
+    ("residual", "tdbn"): Setting("adam", 3e-3, 1.0),
+    ("residual", "tebn"): Setting("sgd", 0.1, 1.0),
+    ("residual", "thousand"): Setting("adam", 3e-3, THEORY, block_scale=0.1),
+}
 
 
 def setting_of(family: Family, who: str) -> Setting:

@@ -161,7 +161,7 @@ def simulated_alpha(
     (1 - ((1-p)κ²)^{t+1}) / (1 - (1-p)κ²) (Theorem 5.1 at finite T)."""
     T = len(found.spikes)
     r = (1 - rate) * neuron.kappa**2
-    total = np.mean([(1 - r ** (t + 1)) / (1 - r) for t in range(T)])
+    total = float(np.mean([(1 - r ** (t + 1)) / (1 - r) for t in range(T)]))
     wanted = 1 / (total * (sigma * neuron.lam) ** 2)
     u = found.potentials - neuron.theta
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ class Recipe:
         batch: size of each.
         weight_decay: of all weights.
         clip: largest norm of the whole gradient, or 0 for none.
+        block_scale: factor on the learning rate of parameters inside residual blocks. Steps of
+            many branches add up, so that it has to fall with their number (about 50/blocks) while
+            the stem and the classifier keep the whole rate.
     """
 
     optimiser: Literal["sgd", "adam"] = "adam"
@@ -30,6 +33,7 @@ class Recipe:
     batch: int = 64
     weight_decay: float = 0.0
     clip: float = 0.0
+    block_scale: float = 1.0
 
     def __post_init__(self) -> None:
         if self.optimiser not in ("sgd", "adam"):
@@ -75,18 +79,17 @@ def train(
     Returns:
         The loss of each step.
     """
+    groups = _groups(model, recipe)
     if recipe.optimiser == "sgd":
         optimiser: torch.optim.Optimizer = torch.optim.SGD(
-            model.parameters(),
+            groups,
             recipe.lr,
             momentum=0.9,
             nesterov=True,
             weight_decay=recipe.weight_decay,
         )
     else:
-        optimiser = torch.optim.Adam(
-            model.parameters(), recipe.lr, weight_decay=recipe.weight_decay
-        )
+        optimiser = torch.optim.Adam(groups, recipe.lr, weight_decay=recipe.weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps)
     model.train()
     losses = []
@@ -103,6 +106,17 @@ def train(
         if watch is not None:
             watch(step, losses[-1])
     return losses
+
+
+def _groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+    """Parameters inside residual blocks, and the others, each with their learning rate."""
+    inside = [p for name, p in model.named_parameters() if ".blocks." in f".{name}"]
+    known = {id(p) for p in inside}
+    others = [p for p in model.parameters() if id(p) not in known]
+    groups: list[dict[str, Any]] = [{"params": others, "lr": recipe.lr}] if others else []
+    if inside:
+        groups.append({"params": inside, "lr": recipe.lr * recipe.block_scale})
+    return groups
 
 
 def accuracy(model: nn.Module, x: Tensor, y: Tensor, batch: int = 500) -> float:
