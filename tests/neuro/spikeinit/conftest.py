@@ -8,6 +8,15 @@ pytest.importorskip("torch")
 import torch
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """Small layers are slower on several threads, and tests run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def rates():
     """The rate of each layer of neurons of this package or SpikingJelly on a batch."""

@@ -64,7 +64,7 @@ def test_check_shows_where_spikes_die_and_init_mends_it(folder, capsys):
 
 def test_train_learns_and_writes_its_weights(folder, capsys):
     out = folder / "w.safetensors"
-    arguments = ["--model", "deep_ms_resnet:13", "--steps", "40", "-o", str(out)]
+    arguments = ["--model", "deep_ms_resnet:7", "--steps", "40", "-o", str(out)]
     assert run(["spikeinit", "train", *arguments]) == 0
     said = capsys.readouterr().out
     assert float(said.split("accuracy ")[1].split(" %")[0]) > 60

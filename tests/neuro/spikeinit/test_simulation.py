@@ -74,6 +74,7 @@ def test_gradients_a_layer_back_are_those_of_the_operator():
     assert growth == pytest.approx(2.6**2 * 0.25 * (slope**2).mean(1).max(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_correlated_alpha_stops_the_growth():
     found = solve(0.5, 0.5, 0.5, 0.16, T=3, method="correlated")
     state = sim.simulate_correlated(found.neuron, 0.16, 3)

@@ -44,7 +44,7 @@ def test_without_a_leak_everything_is_closed_form():
     assert found.sigma_static == pytest.approx(0.5 / z)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(kappa=st.floats(0, 0.95), theta=st.floats(0.1, 3), share=st.floats(0.05, 0.9))
 def test_the_steady_state_solves_both_moment_equations(kappa, theta, share):
     """Its slow twin: the two equations as the paper writes them."""

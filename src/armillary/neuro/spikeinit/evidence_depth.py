@@ -28,7 +28,8 @@ from armillary.neuro.spikeinit.profile import depth_profile
 from armillary.neuro.spikeinit.solving import SpikeInitParams, solve
 
 DEPTH, STEPS, SAMPLES, RATE = 100, 4, 256, 0.1
-#: Where a gradient that is exactly 0 is put on the logarithmic scale.
+#: Where a gradient that is exactly 0 (and, with the other sign, one beyond single precision) is put
+#: on the logarithmic scale.
 FLOOR = -45.0
 
 Run = Callable[[Tensor, Cell], Mapping[str, float]]
@@ -64,13 +65,17 @@ def _measured(model: nn.Module, work: Tensor, cell: Cell, rate: float) -> dict[s
     )
     rates, gradients = table.rate.to_numpy(), table.grad_rms.to_numpy()
     first, last = float(gradients[0]), float(gradients[-1])
-    # No gradient reaches the first layer where one of the ends has none.
-    fell = math.log10(first / last) if first > 0 and last > 0 else FLOOR
+    if not math.isfinite(first):
+        fell = -FLOOR  # it grew beyond single precision
+    elif first > 0 and last > 0:
+        fell = math.log10(first / last)
+    else:
+        fell = FLOOR  # no gradient reaches the first layer, or none leaves the last
     return {
         "rate_10": float(rates[min(9, len(rates) - 1)]),
         "rate_100": float(rates[-1]),
         "rate_error": abs(math.log2(max(float(rates[-1]), 1e-6) / rate)),
-        "gradient": max(fell, FLOOR),
+        "gradient": min(max(fell, FLOOR), -FLOOR),
         "gradient_error": min(abs(fell), -FLOOR),
         "dead": float(table.dead_frac.iloc[-1]),
     }

@@ -151,9 +151,7 @@ def build(
 
 
 def recipe(setting: Setting, steps: int, batch: int) -> Recipe:
-    return Recipe(
-        setting.optimiser, setting.lr, steps, batch, block_scale=setting.block_scale
-    )
+    return Recipe(setting.optimiser, setting.lr, steps, batch, block_scale=setting.block_scale)
 
 
 #: (family, contender) -> what the grid gave on seed 1000. Filled by `tuning`.
