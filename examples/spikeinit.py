@@ -9,6 +9,7 @@ from armillary.corpora import images
 from armillary.neuro.spikeinit import deep_ms_resnet, depth_profile, init_, plain_mlp, solve
 from armillary.neuro.spikeinit.training import Recipe, accuracy, train
 
+torch.set_num_threads(1)  # layers as small as these are slower on several
 pixels, labels = images.digits()
 x, y = torch.from_numpy(pixels).unsqueeze(1), torch.from_numpy(labels)
 x = (x - x.mean()) / x.std()

@@ -156,6 +156,7 @@ def recipe(setting: Setting, steps: int, batch: int) -> Recipe:
 
 #: (family, contender) -> what the grid gave on seed 1000. Filled by `tuning`.
 TUNED: dict[tuple[Family, str], Setting] = {
+    ("plain", "ours"): Setting("adam", 1e-3, 1.0),
     ("residual", "ours"): Setting("adam", 3e-3, THEORY),
     ("residual", "tdbn"): Setting("adam", 3e-3, 1.0),
     ("residual", "tebn"): Setting("sgd", 0.1, 1.0),
