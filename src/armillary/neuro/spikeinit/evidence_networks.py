@@ -157,9 +157,19 @@ def recipe(setting: Setting, steps: int, batch: int) -> Recipe:
 #: (family, contender) -> what the grid gave on seed 1000. Filled by `tuning`.
 TUNED: dict[tuple[Family, str], Setting] = {
     ("plain", "ours"): Setting("adam", 1e-3, 1.0),
+    ("plain", "tdbn"): Setting("adam", 3e-3, 1.0),
+    ("plain", "tebn"): Setting("adam", 3e-3, 1.0),
+    # As the grid chose for tdBN and TEBN; these two were not run through it.
+    ("plain", "bntt"): Setting("adam", 3e-3, 1.0),
+    ("plain", "mpbn"): Setting("adam", 3e-3, 1.0),
     ("residual", "ours"): Setting("adam", 3e-3, THEORY),
     ("residual", "tdbn"): Setting("adam", 3e-3, 1.0),
     ("residual", "tebn"): Setting("sgd", 0.1, 1.0),
+    # As the grid chose for tdBN; these were not run through it.
+    ("residual", "bntt"): Setting("adam", 3e-3, 1.0),
+    ("residual", "mpbn"): Setting("adam", 3e-3, 1.0),
+    ("residual", "tdbn-zero"): Setting("adam", 3e-3, 1.0),
+    # Chosen on seed 1000 of digits.
     ("residual", "thousand"): Setting("adam", 3e-3, THEORY, block_scale=0.1),
 }
 
