@@ -89,7 +89,7 @@ def simulate_independent(
 
 
 def simulate_correlated(
-    neuron: Neuron, rate: float, T: int, *, draws: int = 100_000, seed: int = 0, rounds: int = 60
+    neuron: Neuron, rate: float, T: int, *, draws: int = 40_000, seed: int = 0, rounds: int = 30
 ) -> Simulated:
     """The drive, and the correlation over time that reproduces itself, at which the mean rate over
     T steps is ``rate``.
