@@ -24,6 +24,7 @@ BUILT_IN: tuple[str, ...] = (
     "armillary.uncertainty.recalibration",
     "armillary.context.radar",
     "armillary.neuro.ssn",
+    "armillary.neuro.spikeinit",
 )
 
 #: The fields of the library and what each is about.

@@ -39,6 +39,7 @@ def profile_layers(
     select: Callable[[str, torch.nn.Module], bool] | None = None,
     sample_axes: int = 1,
     gradients: bool = True,
+    pool_calls: bool = False,
 ) -> list[LayerProfile]:
     """Profile the layers of a model over one forward and, with gradients, one backward pass.
 
@@ -50,9 +51,11 @@ def profile_layers(
         sample_axes: how many leading axes of an output count samples (1: batch; 2: time and
             batch); the others are the units.
         gradients: whether to run backward.
+        pool_calls: take all calls of a module as one (a loop over time): its outputs count as more
+            samples. Of an output that is a tuple the first entry is profiled.
 
     Returns:
-        One profile a call, in the order of the calls.
+        One profile a call (a module with ``pool_calls``), in the order of the calls.
 
     Raises:
         ValueError: no selected module was called, or the loss is no scalar.
@@ -64,6 +67,8 @@ def profile_layers(
 
     def hook(name: str) -> Callable:
         def record(module: torch.nn.Module, inputs: object, output: object) -> None:
+            if isinstance(output, tuple) and output:
+                output = output[0]
             if not isinstance(output, torch.Tensor):
                 return
             counts[name] = counts.get(name, 0) + 1
@@ -100,6 +105,8 @@ def profile_layers(
         for parameter, slope in before.items():
             parameter.grad = slope
     nothing = float("nan")
+    if pool_calls:
+        calls, slopes = _pooled(calls, slopes)
     return [
         LayerProfile(
             name,
@@ -111,6 +118,22 @@ def profile_layers(
         )
         for place, (name, kind, output) in enumerate(calls)
     ]
+
+
+def _pooled(
+    calls: list[tuple[str, str, torch.Tensor]], slopes: dict[int, float]
+) -> tuple[list[tuple[str, str, torch.Tensor]], dict[int, float]]:
+    """The calls of each module as one: outputs joined on the first axis, gradients' RMS."""
+    places: dict[str, list[int]] = {}
+    for place, (label, _, _) in enumerate(calls):
+        places.setdefault(label.split("#")[0], []).append(place)
+    joined = [
+        (name, calls[at[0]][1], torch.cat([calls[place][2] for place in at]))
+        for name, at in places.items()
+    ]
+    squares = [[slopes[place] ** 2 for place in at if place in slopes] for at in places.values()]
+    means = {i: (sum(found) / len(found)) ** 0.5 for i, found in enumerate(squares) if found}
+    return joined, means
 
 
 def _rms(values: torch.Tensor) -> float:

@@ -1,0 +1,121 @@
+"""The command line: figures, files, and how it fails."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from armillary.cli.root import run
+
+MODEL = """
+from armillary.neuro.spikeinit import plain_mlp
+def build():
+    return plain_mlp(6, 64, inputs=16)
+def nothing():
+    return 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "spikeinit_test_model.py").write_text(MODEL, "utf-8")
+    np.save(tmp_path / "batch.npy", np.random.default_rng(0).standard_normal((64, 16)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def check(*more: str, model: str = "spikeinit_test_model:build", out: str = "p.csv") -> int:
+    return run(["spikeinit", "check", model, "--input", "batch.npy", "-o", out, *more])
+
+
+def test_solve_prints_the_theory(capsys):
+    assert run(["spikeinit", "solve", "--tau", "2", "--rate", ".1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sigma"] == pytest.approx(2.5784, abs=1e-4)
+    assert found["alpha"] == pytest.approx(2.3058, abs=1e-4)
+    assert run(["spikeinit", "solve", "--tau", "1", "--rate", "auto"]) == 0
+    assert "0.13" in capsys.readouterr().out
+    assert run(["spikeinit", "solve", "--tau", "inf", "--steps", "4"]) == 0
+    assert "sim" in capsys.readouterr().out
+
+
+def test_solve_tells_an_unstable_rate(capsys):
+    assert run(["spikeinit", "solve", "--tau", "1"]) == 0
+    assert "grows from layer to layer" in capsys.readouterr().err
+
+
+def test_check_shows_where_spikes_die_and_init_mends_it(folder, capsys):
+    assert check("--chart", "c.svg") == 0
+    assert "silent" in capsys.readouterr().err
+    assert (folder / "c.svg").read_text("utf-8").startswith("<svg")
+    assert check("--init", out="q.json") == 0
+    before = list(csv.DictReader((folder / "p.csv").open(encoding="utf-8")))
+    after = json.loads((folder / "q.json").read_text("utf-8"))
+    assert len(before) == len(after) == 6
+    assert float(before[-1]["rate"]) < 1e-3
+    assert all(0.04 < row["rate"] < 0.25 for row in after)
+
+
+def test_train_learns_and_writes_its_weights(folder, capsys):
+    out = folder / "w.safetensors"
+    arguments = ["--model", "deep_ms_resnet:7", "--steps", "40", "-o", str(out)]
+    assert run(["spikeinit", "train", *arguments]) == 0
+    said = capsys.readouterr().out
+    assert float(said.split("accuracy ")[1].split(" %")[0]) > 60
+    from safetensors.numpy import load_file
+
+    assert "body.stem.weight" in load_file(out)
+
+
+def test_train_takes_your_own_images(folder, capsys):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    x = rng.standard_normal((200, 6, 6)) + 2 * y[:, None, None]
+    np.savez(folder / "own.npz", x=x, y=y)
+    arguments = ["--data", "own.npz", "--model", "plain_mlp:3", "--width", "64", "--steps", "60"]
+    assert run(["spikeinit", "train", *arguments]) == 0
+    assert float(capsys.readouterr().out.split("accuracy ")[1].split(" %")[0]) > 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["solve", "--tau", "0.5"], "--tau"),
+        (["solve", "--rate", "lots"], "--rate"),
+        (["solve", "--rate", "0.4"], "0.391"),
+        (["solve", "--theta", "-1"], "theta"),
+        (["solve", "--reset", "never"], "reset"),
+        (["check", "nomodule", "--input", "batch.npy", "-o", "p.csv"], "MODULE:FUNCTION"),
+        (["check", "spikeinit_test_model:no", "--input", "batch.npy", "-o", "p.csv"], "has no no"),
+        (["check", "spikeinit_test_model:nothing", "--input", "batch.npy", "-o", "p.csv"], "int"),
+        (["check", "spikeinit_test_model:build", "--input", "no.npy", "-o", "p.csv"], "--input"),
+        (["check", "spikeinit_test_model:build", "--input", "batch.npy", "-o", "p.x"], ".csv"),
+        (["check", "spikeinit_test_model:build", "--input", "batch.npy", "-o", "no/p.csv"], "-o"),
+        (["train", "--data", "nowhere"], "--data"),
+        (["train", "--model", "alexnet"], "--model"),
+        (["train", "--model", "plain_mlp:deep"], "--model"),
+        (["train", "--model", "deep_ms_resnet:3"], "depth=3"),
+        (["train", "--lr", "-1"], "lr"),
+    ],
+)
+def test_bad_input_is_told_in_one_line_and_exits_2(folder, arguments, said, capsys):
+    assert run(["spikeinit", *arguments]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(np.array([["a"]]), "numbers"), (np.ones(3), "batch"), (np.full((2, 2), np.nan), "finite")],
+)
+def test_batches_that_are_none_are_refused(folder, content, said, capsys):
+    np.save(folder / "batch.npy", content)
+    assert check() == 2
+    assert said in capsys.readouterr().err

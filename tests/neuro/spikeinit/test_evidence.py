@@ -1,0 +1,82 @@
+"""The experiments: contenders are what they are called, and metrics count what they say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+import torch
+from torch import nn
+
+from armillary.evidence.shapes import Case, Cell
+from armillary.neuro.spikeinit import evidence, evidence_depth, solve
+from armillary.neuro.spikeinit import evidence_networks as networks
+
+
+def test_the_alpha_of_the_evidence_is_that_of_the_theory():
+    assert solve(0.5, 0.5, 0.5, 0.1).alpha == pytest.approx(networks.THEORY, abs=1e-4)
+
+
+def test_every_contender_of_a_family_is_built_as_named():
+    sample = networks.digits(0).x[:32]
+    for name in (*evidence.INITS, *evidence.BATCH_NORMS, *networks.OURS):
+        model = networks.build(name, "plain", 3, 16, sample, 0)
+        norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        assert bool(norms) == (name in evidence.BATCH_NORMS), name
+    zero = networks.build("tdbn-zero", "residual", 7, 4, sample, 0)
+    assert not zero.body.blocks[0].conv2[1].weight.any()
+    assert networks.build("tdbn", "residual", 7, 4, sample, 0).body.blocks[0].conv2[1].weight.any()
+
+
+def test_alphas_are_the_contenders_own():
+    sample = networks.digits(0).x[:32]
+    built = {
+        name: networks.build(name, "plain", 2, 8, sample, 0, alpha).body[2].alpha
+        for name, alpha in (("ours", 1.7), ("theory-alpha", 1.7), ("unit-alpha", 1.7))
+    }
+    assert built == {"ours": 1.7, "theory-alpha": networks.THEORY, "unit-alpha": 1.0}
+
+
+def test_work_is_the_same_for_the_same_seed_and_splits_do_not_meet():
+    first, again = networks.digits(3), networks.digits(3)
+    assert torch.equal(first.x, again.x)
+    assert (len(first.x), len(first.x_test)) == (1400, 397)
+    rows = {tuple(row.flatten().tolist()) for row in first.x}
+    shared = sum(tuple(row.flatten().tolist()) in rows for row in first.x_test)
+    assert shared < 5  # a few digits are drawn alike
+
+
+def test_gradients_that_die_or_overflow_stay_on_the_scale():
+    cell = Cell(Case("c", x={"width": 16, "depth": 60}), 0, "smoke")
+    work = evidence_depth.spike_trains(cell)
+    dead = evidence_depth.rival("kaiming")(work, cell)
+    assert dead["gradient"] == evidence_depth.FLOOR
+    assert dead["rate_100"] == 0
+    wild = evidence_depth.initialised(lambda p: (p.sigma, 1e3 * p.alpha))(work, cell)
+    assert all(math.isfinite(value) for value in wild.values())
+
+
+def test_fluctuation_sees_the_input_as_spikes_in_its_first_layer():
+    """Its gain is that of hidden layers there: the first rates of both layers are alike."""
+    cell = Cell(Case("c", x={"width": 512, "depth": 1}), 0, "smoke")
+    found = evidence_depth.rival("fluctuation")(evidence_depth.spike_trains(cell), cell)
+    assert 0.001 < found["rate_100"] < 0.06
+
+
+def test_spikes_are_counted_a_sample():
+    class Always(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            from armillary.neuro.spikeinit import LIF
+
+            self.neuron = LIF(0.0, 1.0, 0.5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.neuron(torch.ones(3, len(x), 5))
+
+    x = torch.zeros(7, 1, 2, 2)
+    split = networks.Split(x, torch.zeros(7), x, torch.zeros(7))
+    assert evidence._spikes(Always(), split) == 3 * 5

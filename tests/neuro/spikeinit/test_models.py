@@ -1,0 +1,117 @@
+"""Networks, rivals and training: sizes, published gains, statistics of normalisations."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+pytest.importorskip("torch")
+import torch
+from torch import nn
+
+from armillary.neuro.spikeinit import LIF, Neuron, deep_ms_resnet, plain_mlp, vgg9_snn
+from armillary.neuro.spikeinit.peers import (
+    BNTT,
+    INITIALISATIONS,
+    TEBN,
+    MPBNNeuron,
+    TdBN,
+    hidden_layers,
+)
+from armillary.neuro.spikeinit.training import Recipe, accuracy, minibatches, train
+
+
+def test_a_thousand_layers_are_166_166_and_167_blocks():
+    model = deep_ms_resnet(1000, 2)
+    widths = [block.conv2.weight.shape[0] for block in model.body.blocks]
+    assert [widths.count(w) for w in (2, 4, 8)] == [166, 166, 167]
+    convolutions = 1 + 2 * len(widths)
+    assert convolutions + 1 == 1000
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: deep_ms_resnet(6), "depth=6"),
+        (lambda: plain_mlp(0), "depth=0"),
+        (lambda: plain_mlp(T=0), "T=0"),
+        (lambda: vgg9_snn(tau=0.5), "tau"),
+        (lambda: plain_mlp(backend="jax"), "backend"),
+        (lambda: plain_mlp(backend="spikingjelly", neuron="adaptive"), "torch"),
+        (lambda: plain_mlp(neuron="izhikevich"), "neuron"),
+    ],
+)
+def test_networks_that_cannot_be_are_refused(build, said):
+    with pytest.raises(ValueError, match=said):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("name", "gain"),
+    [
+        ("torch-default", math.sqrt(1 / 3)),
+        ("kaiming", math.sqrt(2)),
+        ("fluctuation", 0.5 * math.sqrt(0.75) / (0.5 * math.sqrt(0.1) * 2)),
+        ("micheli", 1.8004),
+        ("ding", math.sqrt(2)),
+    ],
+)
+def test_rival_initialisations_have_their_published_gains(name, gain):
+    model = plain_mlp(3, 500, inputs=64)
+    INITIALISATIONS[name](model, Neuron(0.5, 0.5, 0.5), torch.Generator().manual_seed(0))
+    layers = [layer for _, layer in hidden_layers(model)]
+    assert len(layers) == 3
+    assert float(layers[1].weight.detach().std()) * math.sqrt(500) == pytest.approx(gain, rel=0.01)
+    bias = layers[1].bias
+    assert (bias is None) == (name != "ding")
+    if bias is not None:
+        assert bias.unique().tolist() == [0.25]
+
+
+def test_tdbn_and_tebn_take_statistics_over_time_and_bntt_a_step_at_a_time():
+    x = torch.randn(4, 64, 3, 5, 5) * 3 + torch.arange(4.0).view(4, 1, 1, 1, 1)
+    whole = (x - x.mean((0, 1, 3, 4), keepdim=True)) / x.std((0, 1, 3, 4), keepdim=True)
+    torch.testing.assert_close(TdBN(3, 4, 0.5)(x), 0.5 * whole, rtol=1e-2, atol=1e-2)
+    tebn = TEBN(3, 4, 0.5)
+    with torch.no_grad():
+        tebn.p.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    torch.testing.assert_close(tebn(x)[3], 2 * whole[3], rtol=1e-2, atol=1e-2)
+    step = (x - x.mean((1, 3, 4), keepdim=True)) / x.std((1, 3, 4), keepdim=True)
+    torch.testing.assert_close(BNTT(3, 4, 0.5)(x), step, rtol=1e-2, atol=1e-2)
+
+
+def test_mpbn_normalises_the_membrane_before_it_fires():
+    neuron = MPBNNeuron(2, LIF(0.5, 0.5, 0.5))
+    x = torch.randn(1, 4000, 2) * 7 + 3
+    # A normalised membrane exceeds 0.5 with probability 1 - Φ(0.5).
+    assert neuron(x).mean().item() == pytest.approx(0.3085, abs=0.015)
+
+
+def test_minibatches_pass_over_all_rows():
+    batches = minibatches(100, 10, 25, seed=0)
+    assert len(batches) == 25
+    assert torch.cat(batches[:10]).sort().values.tolist() == list(range(100))
+    assert minibatches(5, 10, 2, seed=0)[0].shape == (5,)
+
+
+def test_training_is_the_same_for_the_same_seed():
+    x = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    losses = []
+    for _ in range(2):
+        model = nn.Linear(5, 2)
+        nn.init.zeros_(model.weight)
+        nn.init.zeros_(model.bias)
+        losses.append(train(model, x, y, Recipe("adam", 0.1, 40, 20), 3))
+        assert accuracy(model, x, y) > 0.9
+    assert losses[0] == losses[1]
+    assert losses[0][0] == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"optimiser": "lion"}, {"lr": 0.0}, {"steps": 0}, {"batch": 0}]
+)
+def test_recipes_that_cannot_be_are_refused(arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        Recipe(**arguments)
