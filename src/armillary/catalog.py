@@ -20,7 +20,11 @@ ENTRY_POINT_GROUP = "armillary.methods"
 _SLUG = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 #: Packages that hold one method each: ``armillary.<field>.<slug with underscores>``.
-BUILT_IN: tuple[str, ...] = ("armillary.uncertainty.recalibration", "armillary.context.radar")
+BUILT_IN: tuple[str, ...] = (
+    "armillary.uncertainty.recalibration",
+    "armillary.context.radar",
+    "armillary.graph.tango",
+)
 
 #: The fields of the library and what each is about.
 FIELDS: dict[str, str] = {
