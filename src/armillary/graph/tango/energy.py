@@ -44,6 +44,11 @@ class Point:
         """∇V(H), (N, c)."""
         raise NotImplementedError
 
+    @functools.cached_property
+    def squared(self) -> Tensor:
+        """‖∇V‖², (G,)."""
+        return self.segments.dot(self.gradient, self.gradient)
+
     def ray(self, direction: Tensor) -> Ray:
         """The points from here along a direction, (N, c)."""
         raise NotImplementedError
@@ -66,6 +71,10 @@ class Ray:
     def slope(self, point: Point) -> Tensor:
         """dV/dk at a point of the ray, (G,)."""
         return point.segments.dot(point.gradient, self.direction)
+
+    def curvature(self) -> Tensor | None:
+        """d²V/dk² at the start, (G,), where it is cheap to have."""
+        return None
 
 
 class EnergyModule(torch.nn.Module):
@@ -210,9 +219,10 @@ class LogCoshEnergy(torch.nn.Module):
         """The point x of the energy."""
         return _LogCoshPoint(self, x, operator, segments)
 
-    def linear(self, x: Tensor, neighbours: Tensor) -> Tensor:
-        """H W_s + (ÂH) W_n, (N, c)."""
-        return x @ self.weight_self + neighbours @ self.weight_neighbour
+    def linear(self, x: Tensor, neighbours: Tensor, bias: Tensor | None = None) -> Tensor:
+        """H W_s + (ÂH) W_n + 1bᵀ, (N, c)."""
+        own = x @ self.weight_self if bias is None else torch.addmm(bias, x, self.weight_self)
+        return own.addmm_(neighbours, self.weight_neighbour)
 
     def forward(self, x: Tensor, operator: Propagation, segments: Segments) -> Tensor:
         """(G,) energies."""
@@ -242,7 +252,7 @@ class _LogCoshPoint(Point):
 
     @functools.cached_property
     def z(self) -> Tensor:
-        return self.module.linear(self.x, self.neighbours) + self.module.bias
+        return self.module.linear(self.x, self.neighbours, self.module.bias)
 
     @functools.cached_property
     def s(self) -> Tensor:
@@ -257,9 +267,10 @@ class _LogCoshPoint(Point):
 
     @functools.cached_property
     def gradient(self) -> Tensor:
-        own = self.s @ self.module.weight_self.T
-        out = own + (self.operator.T @ (self.s @ self.module.weight_neighbour.T)).to(own.dtype)
-        return out.add(self.x, alpha=self.module.rho) if self.module.rho else out
+        module, s = self.module, self.s
+        behind = (self.operator.T @ s).to(s.dtype)  # Âᵀ(S W_nᵀ) = (ÂᵀS) W_nᵀ
+        own = torch.addmm(self.x, s, module.weight_self.T, beta=module.rho)
+        return own.addmm_(behind, module.weight_neighbour.T)
 
     def ray(self, direction: Tensor) -> Ray:
         return _LogCoshRay(self, direction)
@@ -289,9 +300,18 @@ class _LogCoshRay(Ray):
         rho = self.start.module.rho
         return found + rho * point.segments.dot(point.x, self.direction) if rho else found
 
+    def curvature(self) -> Tensor:
+        start, segments = self.start, self.start.segments
+        flat = start.s * self.z  # tanh' = 1 - tanh²
+        bent = (segments.dot(self.z, self.z) - segments.dot(flat, flat)).clamp(min=0)
+        rho = start.module.rho
+        return bent + rho * segments.dot(self.direction, self.direction) if rho else bent
+
 
 #: Factors 1 + |tanh z| <= 2 that are multiplied before a logarithm: 2^64 is within float32.
 _FACTORS = 64
+#: Rows that are taken together, so that what lies between two passes stays in the cache.
+_ROWS = 2048
 
 
 class _LogCoshRows(torch.autograd.Function):
@@ -303,11 +323,17 @@ class _LogCoshRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, s: Tensor) -> Tensor:
         ctx.save_for_backward(s)
-        factors = s.abs().add_(1).split(_FACTORS, dim=1)
-        logs = [part.prod(1).log_() for part in factors]
-        return z.abs().sum(1).sub_(logs[0] if len(logs) == 1 else torch.stack(logs).sum(0))
+        parts = zip(z.split(_ROWS), s.split(_ROWS), strict=True)
+        return torch.cat([_log_cosh_rows(*part) for part in parts])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         (s,) = ctx.saved_tensors
         return gradients[0].unsqueeze(1) * s, None
+
+
+def _log_cosh_rows(z: Tensor, s: Tensor) -> Tensor:
+    out = z.abs().sum(1)
+    for factors in s.abs().add_(1).split(_FACTORS, dim=1):
+        out -= factors.prod(1).log_()
+    return out

@@ -265,14 +265,12 @@ class TangoConv(torch.nn.Module):
         step = self._step(i)
         epsilon = _epsilon(point.x, segments)
         alpha, beta = step.alpha(point.x), step.beta()
-        tangent = None
+        messages = along = None
         if beta is not None:
             messages = self._messages(step, point, operator, segments, edge_attr)
-            tangent = self._project(messages, point.gradient, segments, epsilon)
+            along = self._along(messages, point, segments, epsilon)
         motion = Motion(
-            point,
-            None if tangent is None or beta is None else beta * tangent,
-            alpha, self.step, epsilon, segments,
+            point, messages, along, alpha, beta, self.step, epsilon, segments,
             lambda x: step.energy.at(x, operator, segments),
         )  # fmt: skip
         if self.stable == "correct":
@@ -284,7 +282,7 @@ class TangoConv(torch.nn.Module):
         else:
             end = motion.moved()
         if record is not None:
-            record.add(point, end, tangent, segments)
+            record.add(point, end, motion.tangent, segments)
         return end
 
     def _messages(
@@ -297,24 +295,22 @@ class TangoConv(torch.nn.Module):
             found = backbone.messages(point)
         else:
             found = backbone.messages(point, operator, segments, edge_attr)  # pyright: ignore
-        return self.dropout(torch.tanh(found))
+        found = torch.tanh(found)
+        return self.dropout(found) if self.dropout.p else found
 
-    def _project(
-        self, messages: Tensor, gradient: Tensor, segments: Segments, epsilon: Tensor
-    ) -> Tensor:
-        """T: messages without their part along the gradient. Where ‖G‖ = 0, T = M."""
+    def _along(
+        self, messages: Tensor, point: Point, segments: Segments, epsilon: Tensor
+    ) -> Tensor | None:
+        """q = ⟨M, G⟩ / (‖G‖² + ε): T = M − qG is tangent to V's level set. Where G = 0, T = M."""
+        gradient = point.gradient
         if self.projection == "none":
-            return messages
+            return None
         if self.projection == "node":
-            along = (messages * gradient).sum(1, keepdim=True)
-            squared = gradient.square().sum(1, keepdim=True)
             tiny = 1e-16 if gradient.dtype == torch.float64 else 1e-8
-            factor = along / (squared + tiny * self.channels)
-        else:
-            along = segments.dot(messages, gradient)
-            squared = segments.dot(gradient, gradient)
-            factor = segments.spread(along / (squared + epsilon))
-        return torch.addcmul(messages, factor.to(messages.dtype), gradient, value=-1)
+            squared = gradient.square().sum(1, keepdim=True) + tiny * self.channels
+            return (messages * gradient).sum(1, keepdim=True) / squared
+        q = segments.dot(messages, gradient) / (point.squared + epsilon)
+        return segments.spread(q).to(gradient.dtype)
 
     def energy(
         self,
@@ -400,9 +396,20 @@ def _check_features(x: Tensor, channels: int) -> None:
         )
     if not x.is_floating_point():
         raise TypeError(f"x holds {x.dtype}; it must hold floating-point numbers")
-    if not torch.compiler.is_compiling() and not bool(torch.isfinite(x).all()):
-        node = int((~torch.isfinite(x)).any(1).nonzero()[0])
-        raise ValueError(f"x is not finite at node {node} (the first of them): mend or impute it")
+    refuse_non_finite(x)
+
+
+def refuse_non_finite(x: Tensor) -> None:
+    """Name the first node whose features are NaN or infinite."""
+    # One pass in the usual case: a finite sum has finite terms.
+    if torch.compiler.is_compiling() or bool(torch.isfinite(x.detach().sum())):
+        return
+    broken = (~torch.isfinite(x)).any(1).nonzero()
+    if len(broken):
+        raise ValueError(
+            f"x is not finite at node {int(broken[0])} (the first of {len(broken)}): mend or "
+            "impute it"
+        )
 
 
 def _energy(energy: str | EnergyModule, channels: int, rho: float) -> LogCoshEnergy | EnergyModule:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from armillary.graph.tango.flow import FlowTrace, TangoConv
+from armillary.graph.tango.flow import FlowTrace, TangoConv, refuse_non_finite
 from armillary.graph.tango.operators import Propagation, Segments
 
 Task = Literal["node", "graph"]
@@ -118,9 +118,7 @@ class Tango(torch.nn.Module):
                 f"x has {given} channels, the model was made for {expected}: x must be "
                 f"(N, {expected})"
             )
-        if not torch.compiler.is_compiling() and not bool(torch.isfinite(x).all()):
-            node = int((~torch.isfinite(x)).any(1).nonzero()[0])
-            raise ValueError(f"x is not finite at node {node} (the first): mend or impute it")
+        refuse_non_finite(x)
 
 
 def pooled(x: Tensor, segments: Segments, pool: str) -> Tensor:

@@ -28,6 +28,11 @@ class _Product(torch.autograd.Function):
         return _Product.apply(gradients[0].contiguous(), ctx.transposed, ctx.matrix), None, None
 
 
+def product(x: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
+    """A constant sparse CSR matrix times x, differentiable in x; ``transposed`` is its transpose."""
+    return _Product.apply(x, matrix, transposed)  # pyright: ignore[reportReturnType]
+
+
 class Propagation:
     """Â = D^(-1/2) (A + I) D^(-1/2) of a graph, as a sparse matrix with its transpose.
 
@@ -72,8 +77,8 @@ class Propagation:
         scale = degree.clamp(min=torch.finfo(dtype).tiny).rsqrt()
         values = scale[source] * weight * scale[target]
         # The sparsity pattern of both is made by the same sort, so that they agree to the bit.
-        self._matrix = _csr(target, source, values, num_nodes)
-        self._transposed = _csr(source, target, values, num_nodes)
+        self._matrix = sparse(target, source, values, num_nodes)
+        self._transposed = sparse(source, target, values, num_nodes)
         self.dtype, self.device = dtype, edge_index.device
 
     @property
@@ -90,8 +95,7 @@ class Propagation:
         return self._matrix
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        wide = x.to(self.dtype)
-        return _Product.apply(wide, self._matrix, self._transposed)  # pyright: ignore
+        return product(x.to(self.dtype), self._matrix, self._transposed)
 
     def norm(self, rounds: int = 50) -> float:
         """‖Â‖₂ by power iteration: 1 on undirected graphs, up to √N on directed ones."""
@@ -204,7 +208,7 @@ def _checked_weight(weight: Tensor | None, edge_index: Tensor, dtype: torch.dtyp
     return weight.to(dtype)
 
 
-def _csr(row: Tensor, column: Tensor, values: Tensor, n: int) -> Tensor:
+def sparse(row: Tensor, column: Tensor, values: Tensor, n: int) -> Tensor:
     """An (n, n) CSR matrix; entries of one place are added up."""
     import warnings
 

@@ -7,6 +7,7 @@ Legend of shapes: N nodes, G graphs, c channels.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import torch
@@ -31,12 +32,14 @@ class Repairs:
 
 @dataclasses.dataclass(frozen=True)
 class Motion:
-    """One step from a start: H + h (−αG + βT).
+    """One step from a start: H + h (−αG + βT) with T = M − qG.
 
     Attributes:
         start: where it starts.
-        tangent: βT, (N, c); None: no tangent part.
+        messages: M, (N, c); None: no tangent part.
+        along: q, one for each graph, (N, 1) or (1, 1), or for each node; None: T = M.
         alpha: α >= 0, a scalar tensor.
+        beta: β, a scalar tensor; None: no tangent part.
         step: h.
         epsilon: (G,) what keeps divisions by ‖G‖² finite.
         segments: nodes to graphs.
@@ -44,49 +47,73 @@ class Motion:
     """
 
     start: Point
-    tangent: Tensor | None
+    messages: Tensor | None
+    along: Tensor | None
     alpha: Tensor
+    beta: Tensor | None
     step: float
     epsilon: Tensor
     segments: Segments
     at: Callable[[Tensor], Point]
 
+    @functools.cached_property
+    def tangent(self) -> Tensor | None:
+        """T, (N, c)."""
+        if self.messages is None or self.along is None:
+            return self.messages
+        return torch.addcmul(self.messages, self.along, self.start.gradient, value=-1)
+
     def moved(self, scale: Tensor | None = None) -> Point:
         """The end of the plain step, h times ``scale`` (G,) graph by graph."""
-        h = self.step if scale is None else self.segments.spread(scale) * self.step
-        x = self.start.x - (h * self.alpha) * self.start.gradient
-        return self.at(x if self.tangent is None else x + h * self.tangent)
+        h = self.step if scale is None else self.segments.spread(scale).to(self.alpha) * self.step
+        x, gradient = self.start.x, self.start.gradient
+        along = h * self.alpha  # H − h(α + βq) G + hβ M, in two passes
+        if self.messages is None or self.beta is None:
+            return self.at(torch.addcmul(x, along.to(x.dtype), gradient, value=-1))
+        ahead = h * self.beta
+        if self.along is not None:
+            along = along + ahead * self.along
+        x = torch.addcmul(x, ahead.to(x.dtype), self.messages)
+        return self.at(x.addcmul_(along.to(x.dtype), gradient, value=-1))
 
     def target(self, scale: Tensor | None = None) -> Tensor:
         """(G,) V* = V − ½ h α ‖G‖²: half of what pure descent would gain at first order."""
-        squared = self.segments.dot(self.start.gradient, self.start.gradient)
         h = self.step if scale is None else scale * self.step
-        return self.start.energy - h * self.alpha * squared / 2
+        return self.start.energy - h * self.alpha * self.start.squared / 2
 
     def returned(self, point: Point, target: Tensor, repairs: Repairs) -> Point:
         """Back towards the target level along the gradient at a point.
 
-        One Newton step for all graphs that are above it, and up to two more for those that are
-        still above their start: V is nearly always convex along the ray, so that Newton's steps
-        stop short and never overshoot.
+        One step for all graphs that are above it, to the root of V's parabola along the ray where
+        its curvature is known, else Newton's; then up to two Newton steps for graphs that are still
+        above their start.
         """
         excess = torch.relu(point.energy - target)
         if not bool((excess > 0).any()):
             return point
-        ray = point.ray(-point.gradient)
-        squared = self.segments.dot(point.gradient, point.gradient)
-        k = excess / (squared + self.epsilon)
-        end = ray.point(k)
+        ray = point.ray(point.gradient)
+        fall = point.squared + self.epsilon
+        k = _root(excess, fall, ray.curvature())
+        end = ray.point(-k)
         for _ in range(_NEWTON_STEPS - 1):
             climbed = risen(self.start.energy, end.energy)
             if not bool(climbed.any()):
                 break
             repairs.newton += int(climbed.sum())
-            fall = -ray.slope(end)
+            fall = ray.slope(end)
             more = torch.relu(end.energy - target) / (fall.clamp(min=0) + self.epsilon)
             k = torch.where(climbed & (fall > self.epsilon), k + more, k)
-            end = ray.point(k)
+            end = ray.point(-k)
         return end
+
+
+def _root(excess: Tensor, fall: Tensor, curvature: Tensor | None) -> Tensor:
+    """The smaller root k of ``excess − fall·k + curvature·k²/2``, or the vertex if it has none."""
+    if curvature is None:
+        return excess / fall
+    # Away from 0, where a square root has no slope.
+    root = (fall.square() - 2 * curvature * excess).maximum(1e-4 * fall.square()).sqrt()
+    return torch.minimum(2 * excess / (fall + root), fall / curvature.clamp(min=1e-30))
 
 
 def risen(start: Tensor, end: Tensor) -> Tensor:
@@ -143,20 +170,16 @@ def clipped(motion: Motion, bound: Tensor) -> Point:
     By Taylor's formula V(H + hd) <= V + h⟨G, d⟩ + h²Λ‖d‖²/2 with d = −αG + βT, ⟨G, d⟩ = −α‖G‖².
     Where hα > 1/Λ, h is cut to 1/(αΛ) as well.
     """
-    if motion.tangent is None:
+    gradient, squared = motion.start.gradient, motion.start.squared
+    if motion.tangent is None or motion.beta is None:
         rate = torch.minimum(motion.step * motion.alpha, 1 / bound)
-        return motion.at(motion.start.x - rate * motion.start.gradient)
-    gradient = motion.start.gradient
-    squared = motion.segments.dot(gradient, gradient)
-    h = torch.minimum(
-        torch.as_tensor(motion.step, dtype=bound.dtype, device=bound.device),
-        1 / (motion.alpha * bound),
-    )
+        return motion.at(motion.start.x - rate * gradient)
+    h = (1 / (motion.alpha * bound)).clamp(max=motion.step)
     room = 2 * motion.alpha * squared / (h * bound) - motion.alpha**2 * squared
-    length = motion.segments.dot(motion.tangent, motion.tangent)
+    length = motion.beta**2 * motion.segments.dot(motion.tangent, motion.tangent)
     ratio = room.clamp(min=0) / length.clamp(min=torch.finfo(length.dtype).tiny)
     # A root has no slope at 0: there the tangent part is cut off whole.
     scale = torch.where(ratio > 0, ratio.clamp(min=1e-30), 1.0).sqrt().clamp(max=1)
-    scale = torch.where(ratio > 0, scale, 0.0)
-    tangent = motion.segments.spread(scale) * motion.tangent
-    return motion.at(motion.start.x + h * (tangent - motion.alpha * gradient))
+    scale = motion.segments.spread(torch.where(ratio > 0, scale, 0.0)).to(gradient.dtype)
+    push = (h * motion.beta) * scale * motion.tangent
+    return motion.at(motion.start.x + push - (h * motion.alpha) * gradient)

@@ -25,7 +25,8 @@ class Schedule:
         weight_decay: of Adam.
         clip: largest norm of all gradients together.
         patience: epochs without a better validation score after which training ends; 0: never.
-        enough: training ends when the mean loss of an epoch is at most this.
+        every: epochs between two validations.
+        enough: training ends when the validation score is at most this; negative: never.
     """
 
     epochs: int
@@ -33,7 +34,8 @@ class Schedule:
     weight_decay: float = 0.0
     clip: float = 1.0
     patience: int = 0
-    enough: float = 0.0
+    every: int = 1
+    enough: float = -1.0
 
 
 def train(
@@ -69,19 +71,20 @@ def train(
         for group in optimiser.param_groups:
             group["lr"] = rate
         model.train()
-        total, count = 0.0, 0
+        total = 0.0
         for loss in losses():
             optimiser.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
             optimiser.step()
-            total, count = total + float(loss.detach()), count + 1
+            total += float(loss.detach())
         if not math.isfinite(total):
             raise FloatingPointError(
                 f"the loss is {total} in epoch {epoch}: lower the learning rate (lr="
                 f"{schedule.lr:g}) or scale the features"
             )
-        if score is not None:
+        last = epoch == schedule.epochs - 1
+        if score is not None and (last or epoch % schedule.every == schedule.every - 1):
             model.eval()
             with torch.no_grad():
                 found = score()
@@ -89,8 +92,8 @@ def train(
                 best, best_epoch, state = found, epoch, copy.deepcopy(model.state_dict())
             elif schedule.patience and epoch - best_epoch >= schedule.patience:
                 break
-        if count and total / count <= schedule.enough:
-            break
+            if found <= schedule.enough:
+                break
     if state is not None:
         model.load_state_dict(state)
     model.eval()
