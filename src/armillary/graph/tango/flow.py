@@ -355,7 +355,9 @@ class _Record:
 
     def trace(self, repairs: Repairs) -> FlowTrace:
         assert self.last is not None
-        change, rising, grad, tangent, cosine = (torch.stack(c) for c in zip(*self.rows, strict=True))
+        change, rising, grad, tangent, cosine = (
+            torch.stack(c) for c in zip(*self.rows, strict=True)
+        )
         energy = torch.stack([*self.energies, self.last])
         return FlowTrace(energy, change, rising, grad, tangent, cosine, repairs)
 

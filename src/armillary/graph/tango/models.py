@@ -134,9 +134,7 @@ def pooled(x: Tensor, segments: Segments, pool: str) -> Tensor:
     return total if pool == "sum" else total / segments.counts.clamp(min=1).unsqueeze(1).to(x.dtype)
 
 
-def sensitivity(
-    model: Callable[..., Tensor], data: GraphLike, src: int, dst: int
-) -> float:
+def sensitivity(model: Callable[..., Tensor], data: GraphLike, src: int, dst: int) -> float:
     """‖∂ out_dst / ∂ x_src‖, the Frobenius norm of a Jacobian: how far a signal reaches.
 
     A value that does not vanish with distance may come through the graph-wide scalar of the

@@ -198,7 +198,9 @@ def _checked_weight(weight: Tensor | None, edge_index: Tensor, dtype: torch.dtyp
         )
     if not bool(torch.isfinite(weight).all()):
         edge = int((~torch.isfinite(weight)).nonzero()[0])
-        raise ValueError(f"edge_weight is {float(weight[edge])} at edge {edge}; give finite weights")
+        raise ValueError(
+            f"edge_weight is {float(weight[edge])} at edge {edge}; give finite weights"
+        )
     if edges and float(weight.min()) < 0:
         edge = int(weight.argmin())
         raise ValueError(

@@ -122,9 +122,7 @@ def risen(start: Tensor, end: Tensor) -> Tensor:
     return ~(end <= start + tolerance * start.abs())
 
 
-def corrected(
-    motion: Motion, curvature: Callable[[], Tensor | None], repairs: Repairs
-) -> Point:
+def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: Repairs) -> Point:
     """The step brought back to V* where it went above, such that V never rises.
 
     A graph that Newton's steps leave above its start takes a smaller h, and at last pure descent

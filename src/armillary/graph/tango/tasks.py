@@ -178,7 +178,7 @@ def _legged(
 
 
 @functools.cache
-def _networkx():  # noqa: ANN202
+def _networkx():
     from armillary.errors import require
 
     return require("networkx", what="tango", extra="graph")
