@@ -99,8 +99,8 @@ FLOW = Experiment(
         ),
         Claim(
             id="energy-does-not-rise",
-            statement="With the correction no step raises the energy (beyond rounding: 1e-6 of V in "
-            "float32, 1e-12 in float64), where plain Euler steps raise it more often than not.",
+            statement="With the correction no step raises the energy (beyond rounding: 1e-6 of V "
+            "in float32, 1e-12 in float64), where plain Euler steps raise it more often than not.",
             paper="States a non-increasing energy for the continuous flow.",
             conditions=(
                 Condition(Stat("rising_share"), at_most=0.0, every=True),

@@ -63,7 +63,7 @@ def timed(make: Callable[[], Forward]) -> Callable[[Load, Cell], Mapping[str, fl
             start = time.perf_counter()
             total = float(made[0](work).sum())
             seconds = time.perf_counter() - start
-        kept = _kept(made[0], work) if not cell.profile == "smoke" else 0.0
+        kept = _kept(made[0], work) if cell.profile != "smoke" else 0.0
         return {"seconds": seconds, "kept_mb": kept, "checksum": total}
 
     return run
@@ -231,8 +231,8 @@ ATTENTION = Experiment(
     claims=(
         Claim(
             id="attention-grows-faster",
-            statement="The time of GPS with full attention grows with at least the power 1.5 of the "
-            "nodes (from 500 to 4000), that of ours with at most 1.1.",
+            statement="The time of GPS with full attention grows with at least the power 1.5 of "
+            "the nodes (from 500 to 4000), that of ours with at most 1.1.",
             paper="Gives no figure.",
             conditions=(
                 Condition(Stat("seconds", of="gps", form="slope", along="nodes"), at_least=1.5),

@@ -98,17 +98,27 @@ TRANSFER = Experiment(
         "smoke": _cases(4),
         "quick": _cases(8),
         "full": _cases(4, 8, 16),
-        "long": [*_cases(4, 8, 12, 16, 24, 32, 48), *_cases(8, 16, 32, topology=1),
-                 *_cases(8, 16, 32, topology=2)],
-    },  # fmt: skip
+        "long": [
+            *_cases(4, 8, 12, 16, 24, 32, 48),
+            *_cases(8, 16, 32, topology=1),
+            *_cases(8, 16, 32, topology=2),
+        ],
+    },
     setup=ring,
     contenders=(
         Contender("ours", contender("ours")),
         *(
             Contender(name, contender(name))
             for name in (
-                "gcn", "gcn-residual", "gcn-virtual-node", "gatv2", "gcn2", "gps", "a-dgn",
-                "swan", "graff",
+                "gcn",
+                "gcn-residual",
+                "gcn-virtual-node",
+                "gatv2",
+                "gcn2",
+                "gps",
+                "a-dgn",
+                "swan",
+                "graff",
             )
         ),
     ),
@@ -150,7 +160,7 @@ TRANSFER = Experiment(
     ),
     seeds={"smoke": 1, "quick": 3, "full": 5, "long": 10},
     packages=("torch", "torch-geometric"),
-)  # fmt: skip
+)
 
 
 # ---- E5: parts --------------------------------------------------------------------------------
@@ -159,7 +169,7 @@ _PLAIN: dict[str, Any] = {"stable": "none"}
 
 PARTS = Experiment(
     id="parts",
-    title="Which part carries the class (without the energy correction, itself a graph-wide channel)",
+    title="Which part carries the class, without the energy correction",
     cases={
         "smoke": _cases(4),
         "quick": _cases(8),

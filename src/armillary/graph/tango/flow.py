@@ -449,9 +449,11 @@ def _check_settings(given: dict) -> None:
             "stable='correct' or 'none'"
         )
     energy = given["energy"]
-    if given["stable"] == "clip" and isinstance(energy, EnergyModule):
-        if type(energy).curvature is EnergyModule.curvature:
-            raise ValueError(
-                "stable='clip' needs a bound on the energy's curvature: give "
-                f"{type(energy).__name__} a method curvature(operator), or take stable='correct'"
-            )
+    unbounded = (
+        isinstance(energy, EnergyModule) and type(energy).curvature is EnergyModule.curvature
+    )
+    if given["stable"] == "clip" and unbounded:
+        raise ValueError(
+            "stable='clip' needs a bound on the energy's curvature: give "
+            f"{type(energy).__name__} a method curvature(operator), or take stable='correct'"
+        )

@@ -82,7 +82,7 @@ def joined(graphs: Sequence[Graph]) -> Graph:
 def batches(
     graphs: Sequence[Graph], size: int, generator: torch.Generator | None = None
 ) -> Iterator[tuple[Graph, Tensor]]:
-    """Batches of at most ``size`` graphs with their indices; shuffled where there is a generator."""
+    """Batches of at most ``size`` graphs with their indices; shuffled by a generator if given."""
     order = torch.arange(len(graphs))
     if generator is not None:
         order = torch.randperm(len(graphs), generator=generator)

@@ -29,7 +29,7 @@ class _Product(torch.autograd.Function):
 
 
 def product(x: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
-    """A constant sparse CSR matrix times x, differentiable in x; ``transposed`` is its transpose."""
+    """A constant sparse matrix times x, differentiable in x; ``transposed`` is its transpose."""
     return _Product.apply(x, matrix, transposed)  # pyright: ignore[reportReturnType]
 
 

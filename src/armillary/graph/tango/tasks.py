@@ -12,6 +12,7 @@ Legend of shapes: n nodes, K classes.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -159,7 +160,7 @@ def family(name: str, rng: np.random.Generator) -> tuple[int, NDArray[np.int64]]
         raise ValueError(f"name={name!r}: families are {', '.join(FAMILIES)}")
     graph = networkx.convert_node_labels_to_integers(graph)
     parts = [sorted(part) for part in networkx.connected_components(graph)]
-    bridges = [(a[0], b[0]) for a, b in zip(parts, parts[1:], strict=False)]
+    bridges = [(a[0], b[0]) for a, b in itertools.pairwise(parts)]
     return len(graph), np.array([*graph.edges, *bridges], dtype=np.int64)
 
 
