@@ -13,7 +13,6 @@ from armillary.graph.tango import Propagation, TangoConv
 from armillary.graph.tango.graphs import Graph, joined
 
 
-
 def ring_edges(n: int) -> torch.Tensor:
     nodes = torch.arange(n)
     one_way = torch.stack([nodes, (nodes + 1) % n])
@@ -74,8 +73,8 @@ def test_energy_never_rises(seed, stable, scale, rho, beta):
 
 
 def test_plain_euler_rises_which_is_why_there_is_a_correction(ring):
-    conv = TangoConv(6, 50, stable="none")
-    _, trace = conv(ring.x, ring.edge_index, return_trace=True)
+    conv = TangoConv(32, 200, stable="none")
+    _, trace = conv(torch.randn(10, 32), ring.edge_index, return_trace=True)
     assert trace.rising.float().mean() > 0.5
 
 
@@ -155,15 +154,15 @@ def test_switched_off_parts(ring):
 
 def test_rates_start_where_they_are_asked_to():
     conv = TangoConv(4, alpha=0.2, beta=-0.7)
-    assert float(conv.steps[0].alpha(torch.zeros(1))) == pytest.approx(0.2)
-    assert float(conv.steps[0].beta()) == pytest.approx(-0.7)
+    assert float(conv.steps[0].alpha(torch.zeros(1)).detach()) == pytest.approx(0.2)
+    assert float(conv.steps[0].beta().detach()) == pytest.approx(-0.7)
 
 
 def test_checkpointing_changes_neither_values_nor_gradients(ring):
-    plain = TangoConv(6, 4)
-    saving = TangoConv(6, 4, checkpointing=True)
+    plain = TangoConv(6, 4).double()
+    saving = TangoConv(6, 4, checkpointing=True).double()
     saving.load_state_dict(plain.state_dict())
-    outs = [c(ring.x, ring.edge_index) for c in (plain, saving)]
+    outs = [c(ring.x.double(), ring.edge_index) for c in (plain, saving)]
     torch.testing.assert_close(outs[1], outs[0])
     for out in outs:
         out.square().sum().backward()
@@ -291,7 +290,7 @@ def test_drawing_anew_is_repeatable():
 
 @pytest.mark.slow
 def test_compiled_with_dynamic_shapes_gives_the_same(ring):
-    conv = TangoConv(6, 3)
+    conv = TangoConv(6, 1)
     compiled = torch.compile(conv, dynamic=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -222,7 +222,7 @@ class LogCoshEnergy(torch.nn.Module):
     def linear(self, x: Tensor, neighbours: Tensor, bias: Tensor | None = None) -> Tensor:
         """H W_s + (ÂH) W_n + 1bᵀ, (N, c)."""
         own = x @ self.weight_self if bias is None else torch.addmm(bias, x, self.weight_self)
-        return own.addmm_(neighbours, self.weight_neighbour)
+        return _plus_product(own, neighbours, self.weight_neighbour)
 
     def forward(self, x: Tensor, operator: Propagation, segments: Segments) -> Tensor:
         """(G,) energies."""
@@ -270,7 +270,7 @@ class _LogCoshPoint(Point):
         module, s = self.module, self.s
         behind = (self.operator.T @ s).to(s.dtype)  # Âᵀ(S W_nᵀ) = (ÂᵀS) W_nᵀ
         own = torch.addmm(self.x, s, module.weight_self.T, beta=module.rho)
-        return own.addmm_(behind, module.weight_neighbour.T)
+        return _plus_product(own, behind, module.weight_neighbour.T)
 
     def ray(self, direction: Tensor) -> Ray:
         return _LogCoshRay(self, direction)
@@ -306,6 +306,13 @@ class _LogCoshRay(Ray):
         bent = (segments.dot(self.z, self.z) - segments.dot(flat, flat)).clamp(min=0)
         rho = start.module.rho
         return bent + rho * segments.dot(self.direction, self.direction) if rho else bent
+
+
+def _plus_product(own: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """own + ab, in place of own where autocast leaves all of one type."""
+    if own.dtype == a.dtype == b.dtype:
+        return own.addmm_(a, b)
+    return torch.addmm(own, a, b)
 
 
 #: Factors 1 + |tanh z| <= 2 that are multiplied before a logarithm: 2^64 is within float32.

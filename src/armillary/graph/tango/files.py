@@ -273,9 +273,10 @@ def _arrays(path: Path) -> Dataset:
 
 
 def _pyg(path: Path) -> Dataset:
-    require("torch_geometric.data", what="tango", extra="graph")
+    allowed = _containers()
     try:
-        found = torch.load(path, weights_only=True)
+        with torch.serialization.safe_globals(allowed):
+            found = torch.load(path, weights_only=True)
     except Exception as error:  # torch raises pickle's and its own
         raise ValueError(
             f"{path.name} cannot be read with weights_only=True: save a PyG Data, or a list of "
@@ -294,6 +295,13 @@ def _pyg(path: Path) -> Dataset:
         return _numbered(joined(graphs), targets)
     y = graphs[0].y
     return _numbered(graphs[0], None if y is None else y.numpy())
+
+
+def _containers() -> list[Any]:
+    """PyG's plain containers of tensors: all that a file may name besides tensors."""
+    data = require("torch_geometric.data.data", what="tango", extra="graph")
+    storage = require("torch_geometric.data.storage", what="tango", extra="graph")
+    return [data.Data, data.DataEdgeAttr, data.DataTensorAttr, storage.GlobalStorage]
 
 
 def _numbered(graph: Graph, targets: NDArray[Any] | None) -> Dataset:

@@ -30,7 +30,8 @@ class _Product(torch.autograd.Function):
 
 def product(x: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
     """A constant sparse matrix times x, differentiable in x; ``transposed`` is its transpose."""
-    return _Product.apply(x, matrix, transposed)  # pyright: ignore[reportReturnType]
+    with torch.autocast(x.device.type, enabled=False):  # it would cast to what CSR lacks
+        return _Product.apply(x, matrix, transposed)  # pyright: ignore[reportReturnType]
 
 
 class Propagation:

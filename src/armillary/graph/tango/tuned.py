@@ -26,19 +26,49 @@ class Setting:
     depth: int = 0
 
 
-#: Distance 8 of the ring, seeds 1000 and 1001.
+#: Distance 12 of the ring, seeds 1000 and 1001. Where every setting stayed at chance (GCN with and
+#: without residual, GATv2, GCNII, A-DGN, SWAN, GRAFF) the loss differed in the fourth digit only.
 TRANSFER: dict[str, Setting] = {
-    "ours": Setting(5e-3),
-    "gcn": Setting(5e-3),
-    "gcn-residual": Setting(5e-3),
-    "gcn-virtual-node": Setting(5e-3),
-    "gatv2": Setting(5e-3),
-    "gcn2": Setting(5e-3),
-    "gps": Setting(5e-3, share=False, depth=2),
-    "a-dgn": Setting(5e-3),
-    "swan": Setting(5e-3),
-    "graff": Setting(5e-3),
+    "ours": Setting(1e-2),
+    "gcn": Setting(1e-2),
+    "gcn-residual": Setting(3e-3),
+    "gcn-virtual-node": Setting(1e-2, step=1.0),
+    "gatv2": Setting(3e-3),
+    "gcn2": Setting(3e-3),
+    "gps": Setting(3e-3, share=False, depth=2),
+    "a-dgn": Setting(3e-3),
+    "swan": Setting(3e-3, step=1.0),
+    "graff": Setting(1e-2, step=1.0),
 }
-PROPERTIES: dict[str, Setting] = dict(TRANSFER)
-CITATION: dict[str, Setting] = dict(TRANSFER)
-MOLECULES: dict[str, Setting] = dict(TRANSFER)
+#: 200 graphs, 30 epochs, seed 1000.
+PROPERTIES: dict[str, Setting] = {
+    "ours": Setting(1e-2),
+    "gcn": Setting(1e-2),
+    "gcn-virtual-node": Setting(1e-2),
+    "gatv2": Setting(1e-2),
+    "gcn2": Setting(1e-2),
+    "gps": Setting(1e-2, share=False, depth=3),
+    "a-dgn": Setting(1e-2),
+    "swan": Setting(1e-2),
+    "graff": Setting(1e-2),
+}
+#: Cora at depth 8 by validation loss, seed 1000.
+CITATION: dict[str, Setting] = {
+    "ours": Setting(1e-2),
+    "gcn": Setting(1e-2),
+    "gcn-residual": Setting(1e-2),
+    "gatv2": Setting(1e-2),
+    "gcn2": Setting(1e-2),
+    "a-dgn": Setting(1e-2),
+    "graff": Setting(1e-2),
+}
+#: Validation fold of seed 1000, 20 epochs.
+MOLECULES: dict[str, Setting] = {
+    "ours": Setting(1e-2),
+    "gcn-residual": Setting(1e-2),
+    "gcn-virtual-node": Setting(1e-2),
+    "gatv2": Setting(1e-2),
+    "gcn2": Setting(1e-2),
+    "gps": Setting(1e-2, share=False, depth=3),
+    "a-dgn": Setting(1e-2),
+}

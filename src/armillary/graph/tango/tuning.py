@@ -19,17 +19,18 @@ from armillary.graph.tango.tuned import Setting
 
 LEARNING_RATES = (3e-3, 1e-2)
 STEPS = (0.5, 1.0)
-#: Attention needs no layer a hop: its depth is tuned in the place of the step.
-ATTENTION_DEPTHS = (1, 2)
+#: Attention needs no layer a hop: its depth is tuned in the place of the step, among depths at
+#: which some width gives the wanted number of parameters.
+ATTENTION_DEPTHS = {"transfer": (1, 2), "properties": (1, 3), "molecules": (1, 3)}
 #: Contenders that have no step.
 STEPLESS = ("gcn", "gcn2")
 SEEDS = (1000, 1001)
 
 
-def grid(name: str) -> Iterator[Setting]:
+def grid(task: str, name: str) -> Iterator[Setting]:
     """The settings that are tried for a contender."""
     if name == "gps":
-        for lr, depth in itertools.product(LEARNING_RATES, ATTENTION_DEPTHS):
+        for lr, depth in itertools.product(LEARNING_RATES, ATTENTION_DEPTHS[task]):
             yield Setting(lr, share=False, depth=depth)
     else:
         steps = STEPS[:1] if name in STEPLESS else STEPS
@@ -78,7 +79,7 @@ def tune(task: str, name: str, seeds: tuple[int, ...] = SEEDS) -> tuple[Setting,
     """The setting of the lowest mean validation loss, and the loss of each."""
     import torch
 
-    settings = list(grid(name))
+    settings = list(grid(task, name))
     losses = []
     for setting in settings:
         found = []
