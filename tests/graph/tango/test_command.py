@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 
 import networkx as nx
@@ -52,7 +53,7 @@ def test_train_predict_and_trace_tables(karate, capsys):
     steps = list(csv.DictReader((karate / "t.csv").open()))
     energies = [float(row["energy"]) for row in steps]
     assert len(energies) == 4
-    assert all(b <= a * (1 + 1e-6) for a, b in zip(energies, energies[1:], strict=False))
+    assert all(b <= a * (1 + 1e-6) for a, b in itertools.pairwise(energies))
     assert all(abs(float(row["cosine"])) <= 1e-5 for row in steps[:-1])
     assert chart.read_text().startswith("<svg")
 

@@ -44,7 +44,7 @@ def test_nodes_of_communities_are_told_apart_from_few_labels():
 def test_values_of_graphs_are_learnt():
     graphs, sizes = sized_rings(40)
     model = SklearnTango(16, 3, pool="sum", epochs=25, lr=0.02, batch_size=20).fit(graphs, sizes)
-    assert model.predict(graphs).shape == (60,)
+    assert model.predict(graphs).shape == (40,)
     assert model.score(graphs, sizes) > 0.8
 
 
