@@ -23,7 +23,7 @@ model = SklearnTango(16, num_layers=4, epochs=40, validation_fraction=0, random_
 model.fit(graph, sides, mask=known)
 print(f"right about {np.mean(model.predict(graph)[~known] == sides[~known]):.0%} of the others")
 
-trace = model.model_.trace(graph.x, graph.edge_index)
+trace = model.trace(graph)
 print("\nstep  energy  |gradient|  |tangent|    cosine")
 for i, (energy, slope, tangent, cosine) in enumerate(
     zip(trace.energy[:-1], trace.grad_norm, trace.tangent_norm, trace.cosine, strict=True)

@@ -151,10 +151,7 @@ def trace(
         _check_target(chart, ".svg", ".png", ".html", ".json")
     estimator, note = load_model(model)
     data = _matching(graph, nodes, note)
-    scaled = estimator._scaled(data.graph)
-    found = estimator.model_.trace(
-        scaled.x, scaled.edge_index, None, scaled.batch, edge_weight=scaled.edge_weight
-    )
+    found = estimator.trace(data.graph)
     names = ["step", "graph", "energy", "change", "rising", "grad_norm", "tangent_norm", "cosine"]
     rows: list[list[Any]] = []
     steps, graphs = found.change.shape

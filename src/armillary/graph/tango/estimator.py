@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from armillary.graph.tango.flow import FlowTrace
 from armillary.graph.tango.graphs import Graph, batches, joined
 from armillary.graph.tango.models import Tango
 from armillary.graph.tango.training import Schedule, train
@@ -135,6 +136,16 @@ class SklearnTango(BaseEstimator):
         found = self.predict(graphs)
         return float((accuracy_score if self._has_classes else r2_score)(np.asarray(y), found))
 
+    def trace(self, graphs: Any) -> FlowTrace:
+        """What the energy does along the flow of one graph or of many."""
+        check_is_fitted(self, "model_")
+        found = [Graph.of(g) for g in (graphs if _is_sequence(graphs) else [graphs])]
+        scaled = [self._scaled(g) for g in found]
+        one = scaled[0] if len(scaled) == 1 else joined(scaled)
+        return self.model_.trace(
+            one.x, one.edge_index, one.edge_attr, one.batch, edge_weight=one.edge_weight
+        )
+
     # ---- inside --------------------------------------------------------------------------------
 
     def _check(self) -> None:
@@ -254,14 +265,16 @@ class SklearnTango(BaseEstimator):
             for batch, part in batches(chosen, self.batch_size, generator):
                 yield self._loss(_run(self.model_, batch), answers[train_rows[part]])
 
-        score = None
-        if len(held):
-            kept = joined([graphs[i] for i in held])
+        kept = joined([graphs[i] for i in held]) if len(held) else None
 
-            def score() -> float:
-                return float(self._loss(_run(self.model_, kept), answers[held]))
+        def score() -> float:
+            assert kept is not None
+            return float(self._loss(_run(self.model_, kept), answers[held]))
 
-        return train(self.model_, losses, self._schedule(), score, epochs(range(self.epochs)))
+        return train(
+            self.model_, losses, self._schedule(), None if kept is None else score,
+            epochs(range(self.epochs)),
+        )  # fmt: skip
 
     def _outputs(self, graphs: Any) -> Tensor:
         check_is_fitted(self, "model_")

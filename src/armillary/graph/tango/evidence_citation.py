@@ -52,11 +52,12 @@ def network(cell: Cell) -> Problem:
     name = SETS[int(cell.case.x["set"])]
     found = citation(name)  # pyright: ignore[reportArgumentType]
     words = found.features.tocoo()
+    papers, vocabulary = len(found.labels), int(words.col.max()) + 1
     rows, columns = (torch.from_numpy(np.asarray(c)).long() for c in (words.row, words.col))
     sums = np.maximum(np.asarray(found.features.sum(axis=1)).ravel(), 1)
     values = torch.from_numpy(words.data / sums[words.row]).float()
-    order = torch.argsort(rows * words.shape[1] + columns)
-    x = SparseFeatures(rows[order], columns[order], values[order], words.shape)
+    order = torch.argsort(rows * vocabulary + columns)
+    x = SparseFeatures(rows[order], columns[order], values[order], (papers, vocabulary))
     y = torch.from_numpy(found.labels)
     wiring = Wiring(Graph(torch.empty(len(y), 0), torch.from_numpy(found.edge_index)))
 
@@ -66,7 +67,7 @@ def network(cell: Cell) -> Problem:
     classes = int(found.labels.max()) + 1
     return Problem(
         (part(found.train),), (part(found.val),), (part(found.test),),
-        words.shape[1], classes, "node", classes=True,
+        vocabulary, classes, "node", classes=True,
     )  # fmt: skip
 
 
@@ -77,11 +78,10 @@ def contender(name: str) -> Callable[[Problem, Cell], Mapping[str, float]]:
             weight_decay=5e-4, every=2,
         )  # fmt: skip
         model = fitted(name, work, course, tuned.CITATION[name], cell.seed)
-        with_no_gradient = loss_of(model, work.val, classes=True)
         return {
             "accuracy": accuracy(model, work.test),
             "val_accuracy": accuracy(model, work.val),
-            "val_loss": with_no_gradient,
+            "val_loss": loss_of(model, work.val, classes=True),
         }
 
     return run

@@ -8,7 +8,7 @@ same cosine and clip, and settings (learning rate, step, depth) from one grid, c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from armillary.graph.tango.tuned import Setting
@@ -139,10 +139,13 @@ def _answers(model: Network, part: Part) -> tuple[Tensor, Tensor]:
 
 def loss_of(model: Network, found: Sequence[Part], classes: bool) -> float:
     """Mean loss over all rows of some parts."""
+    import torch
+
     total, rows = 0.0, 0
     for part in found:
         n = len(part.y) if part.rows is None else len(part.rows)
-        total, rows = total + n * float(_loss(model, part, classes)), rows + n
+        with torch.no_grad():
+            total, rows = total + n * float(_loss(model, part, classes)), rows + n
     return total / rows
 
 
@@ -159,11 +162,5 @@ def accuracy(model: Network, found: Sequence[Part]) -> float:
 
 
 def mean_squared_error(model: Network, found: Sequence[Part]) -> float:
-    import torch
-
-    with torch.no_grad():
-        return loss_of(model, found, classes=False)
-
-
-def setting_of(table: Mapping[str, Setting], name: str) -> Setting:
-    return table[name]
+    """Over all rows."""
+    return loss_of(model, found, classes=False)

@@ -86,5 +86,6 @@ def batches(
     order = torch.arange(len(graphs))
     if generator is not None:
         order = torch.randperm(len(graphs), generator=generator)
-    for part in order.split(size):
-        yield joined([graphs[i] for i in part]), part
+    for start in range(0, len(order), size):
+        part = order[start : start + size]
+        yield joined([graphs[i] for i in part.tolist()]), part
