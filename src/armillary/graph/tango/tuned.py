@@ -29,7 +29,7 @@ class Setting:
 #: Distance 12 of the ring, seeds 1000 and 1001. Where every setting stayed at chance (GCN with and
 #: without residual, GATv2, GCNII, A-DGN, SWAN, GRAFF) the loss differed in the fourth digit only.
 TRANSFER: dict[str, Setting] = {
-    "ours": Setting(1e-2),
+    "ours": Setting(1e-2, step=0.25),
     "gcn": Setting(1e-2),
     "gcn-residual": Setting(3e-3),
     "gcn-virtual-node": Setting(1e-2, step=1.0),
@@ -65,10 +65,10 @@ CITATION: dict[str, Setting] = {
 #: Validation fold of seed 1000, 20 epochs.
 MOLECULES: dict[str, Setting] = {
     "ours": Setting(1e-2),
-    "gcn-residual": Setting(1e-2),
-    "gcn-virtual-node": Setting(1e-2),
-    "gatv2": Setting(1e-2),
+    "gcn-residual": Setting(1e-2, step=1.0),
+    "gcn-virtual-node": Setting(1e-2, step=1.0),
+    "gatv2": Setting(1e-2, step=1.0),
     "gcn2": Setting(1e-2),
     "gps": Setting(1e-2, share=False, depth=3),
-    "a-dgn": Setting(1e-2),
+    "a-dgn": Setting(1e-2, step=1.0),
 }

@@ -17,8 +17,18 @@ from armillary.graph.tango import evidence_citation, evidence_graphs, evidence_t
 from armillary.graph.tango.evidence_training import Course, Problem, fitted, loss_of
 from armillary.graph.tango.tuned import Setting
 
-LEARNING_RATES = (3e-3, 1e-2)
-STEPS = (0.5, 1.0)
+LEARNING_RATES = {
+    "transfer": (3e-3, 1e-2),
+    "properties": (1e-2, 3e-2),
+    "citation": (1e-2, 3e-2),
+    "molecules": (1e-2, 3e-2),
+}
+STEPS = {
+    "transfer": (0.25, 0.5, 1.0),
+    "properties": (0.5, 1.0),
+    "citation": (0.5, 1.0),
+    "molecules": (0.5, 1.0),
+}
 #: Attention needs no layer a hop: its depth is tuned in the place of the step, among depths at
 #: which some width gives the wanted number of parameters.
 ATTENTION_DEPTHS = {"transfer": (1, 2), "properties": (1, 3), "molecules": (1, 3)}
@@ -30,11 +40,11 @@ SEEDS = (1000, 1001)
 def grid(task: str, name: str) -> Iterator[Setting]:
     """The settings that are tried for a contender."""
     if name == "gps":
-        for lr, depth in itertools.product(LEARNING_RATES, ATTENTION_DEPTHS[task]):
+        for lr, depth in itertools.product(LEARNING_RATES[task], ATTENTION_DEPTHS[task]):
             yield Setting(lr, share=False, depth=depth)
     else:
-        steps = STEPS[:1] if name in STEPLESS else STEPS
-        for lr, step in itertools.product(LEARNING_RATES, steps):
+        steps = STEPS[task][:1] if name in STEPLESS else STEPS[task]
+        for lr, step in itertools.product(LEARNING_RATES[task], steps):
             yield Setting(lr, step)
 
 
