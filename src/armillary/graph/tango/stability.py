@@ -63,23 +63,28 @@ class Motion:
             return self.messages
         return torch.addcmul(self.messages, self.along, self.start.gradient, value=-1)
 
-    def moved(self, scale: Tensor | None = None) -> Point:
-        """The end of the plain step, h times ``scale`` (G,) graph by graph."""
-        h = self.step if scale is None else self.segments.spread(scale).to(self.alpha) * self.step
+    def moved(self) -> Point:
+        """The end of the plain step."""
         x, gradient = self.start.x, self.start.gradient
-        along = h * self.alpha  # H − h(α + βq) G + hβ M, in two passes
+        along = self.step * self.alpha  # H − h(α + βq) G + hβ M, in two passes
         if self.messages is None or self.beta is None:
             return self.at(torch.addcmul(x, along.to(x.dtype), gradient, value=-1))
-        ahead = h * self.beta
+        ahead = self.step * self.beta
         if self.along is not None:
             along = along + ahead * self.along
         x = torch.addcmul(x, ahead.to(x.dtype), self.messages)
         return self.at(x.addcmul_(along.to(x.dtype), gradient, value=-1))
 
-    def target(self, scale: Tensor | None = None) -> Tensor:
+    def direction(self) -> Tensor:
+        """−αG + βT, (N, c)."""
+        descent = -self.alpha.to(self.start.x.dtype) * self.start.gradient
+        if self.tangent is None or self.beta is None:
+            return descent
+        return torch.addcmul(descent, self.beta.to(descent.dtype), self.tangent)
+
+    def target(self) -> Tensor:
         """(G,) V* = V − ½ h α ‖G‖²: half of what pure descent would gain at first order."""
-        h = self.step if scale is None else scale * self.step
-        return self.start.energy - h * self.alpha * self.start.squared / 2
+        return self.start.energy - self.step * self.alpha * self.start.squared / 2
 
     def returned(self, point: Point, target: Tensor, repairs: Repairs) -> Point:
         """Back towards the target level along the gradient at a point.
@@ -125,8 +130,8 @@ def risen(start: Tensor, end: Tensor) -> Tensor:
 def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: Repairs) -> Point:
     """The step brought back to V* where it went above, such that V never rises.
 
-    A graph that Newton's steps leave above its start takes a smaller h, and at last pure descent
-    at h = 1/(αΛ), which cannot climb.
+    A graph that Newton's steps leave above its start takes the plain step at a smaller h, and at
+    last pure descent at h = 1/(αΛ), which cannot climb.
 
     Args:
         motion: the step.
@@ -135,17 +140,19 @@ def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: R
     """
     point = motion.returned(motion.moved(), motion.target(), repairs)
     climbed = risen(motion.start.energy, point.energy)
-    scale = torch.ones_like(motion.start.energy)
-    for _ in range(_HALVINGS):
-        if not bool(climbed.any()):
-            return point
-        repairs.halvings += int(climbed.sum())
-        scale = torch.where(climbed, scale / 2, scale)
-        attempt = motion.returned(motion.moved(scale), motion.target(scale), repairs)
-        point = _replace(motion, climbed, attempt, point)
-        climbed = risen(motion.start.energy, point.energy)
     if not bool(climbed.any()):
         return point
+    ray = motion.start.ray(motion.direction())
+    k = torch.full_like(motion.start.energy, motion.step)
+    which = climbed
+    for _ in range(_HALVINGS):
+        repairs.halvings += int(climbed.sum())
+        k = torch.where(climbed, k / 2, k)
+        shorter = ray.point(k)
+        climbed = which & risen(motion.start.energy, shorter.energy)
+        if not bool(climbed.any()):
+            return _replace(motion, which, shorter, point)
+    point = _replace(motion, which, ray.point(k), point)
     repairs.descents += int(climbed.sum())
     bound = curvature()
     x = motion.start.x
