@@ -56,11 +56,11 @@ PROPERTIES: dict[str, Setting] = {
 CITATION: dict[str, Setting] = {
     "ours": Setting(3e-2, step=1.0),
     "gcn": Setting(3e-2),
-    "gcn-residual": Setting(1e-2),
-    "gatv2": Setting(1e-2),
-    "gcn2": Setting(1e-2),
-    "a-dgn": Setting(1e-2),
-    "graff": Setting(1e-2),
+    "gcn-residual": Setting(1e-2, step=1.0),
+    "gatv2": Setting(3e-2, step=1.0),
+    "gcn2": Setting(3e-2),
+    "a-dgn": Setting(1e-2, step=1.0),
+    "graff": Setting(1e-2, step=1.0),
 }
 #: Validation fold of seed 1000, 20 epochs.
 MOLECULES: dict[str, Setting] = {
