@@ -25,6 +25,7 @@ BUILT_IN: tuple[str, ...] = (
     "armillary.context.radar",
     "armillary.neuro.ssn",
     "armillary.neuro.spikeinit",
+    "armillary.graph.tango",
 )
 
 #: The fields of the library and what each is about.

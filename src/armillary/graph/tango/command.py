@@ -1,0 +1,254 @@
+"""``armillary tango``: train on a graph that stands in files, predict, and trace the energy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from armillary import output
+from armillary.errors import require
+
+if TYPE_CHECKING:
+    from armillary.graph.tango.files import Columns, Dataset
+
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+
+GraphFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRAPH",
+        help="A .csv of edges (source, target, weight), .graphml, .npz (x, edge_index, y, batch) "
+        "or a PyG .pt.",
+    ),
+]
+Nodes = Annotated[Path | None, typer.Option(help="The table of nodes, for a .csv of edges.")]
+Model = Annotated[Path, typer.Argument(help="A model that `train` wrote.")]
+
+
+@app.callback()
+def root() -> None:
+    """Learn from graphs with features that travel far, and see what the energy does.
+
+    Example: armillary tango train edges.csv --nodes nodes.csv --target label -o model.safetensors
+    """
+
+
+@app.command()
+def train(
+    graph: GraphFile,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The model (.safetensors).")],
+    nodes: Nodes = None,
+    target: Annotated[str, typer.Option(help="Column or attribute that is learnt.")] = "",
+    task: Annotated[str, typer.Option(help="node or graph.")] = "node",
+    node_id: Annotated[str, typer.Option("--id", help="Column of node names.")] = "id",
+    graph_column: Annotated[str, typer.Option(help="Column of each node's graph.")] = "",
+    features: Annotated[
+        str, typer.Option(help="Numeric columns, by commas; default: all that are left.")
+    ] = "",
+    directed: Annotated[bool, typer.Option("--directed", help="Edges go one way.")] = False,
+    layers: Annotated[int, typer.Option(min=1, help="Steps of the flow.")] = 8,
+    hidden: Annotated[int, typer.Option(min=1, help="Channels.")] = 32,
+    epochs: Annotated[int, typer.Option(min=1)] = 100,
+    lr: Annotated[float, typer.Option(help="Learning rate at the start.")] = 5e-3,
+    dropout: Annotated[float, typer.Option(min=0, max=0.95)] = 0.0,
+    backbone: Annotated[str, typer.Option(help="gcn, gin, gatv2, gated or gps.")] = "gcn",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Learn classes or values of nodes, or of whole graphs.
+
+    Nodes whose target is empty are predicted, and take part in the flow while training.
+
+    Example: armillary tango train edges.csv --nodes nodes.csv --target label -o model.safetensors
+    """
+    _need_extra()
+    from armillary.graph.tango.estimator import SklearnTango
+    from armillary.graph.tango.files import Columns, read
+    from armillary.graph.tango.storage import save_model
+
+    _check_target(out, ".safetensors")
+    if task not in ("node", "graph"):
+        raise ValueError(f"--task {task!r}: it must be node or graph")
+    chosen = tuple(part.strip() for part in features.split(",") if part.strip())
+    columns = Columns(node_id, graph_column, target, chosen, directed)
+    data = read(graph, nodes, columns)
+    y, known = _labels(data, task, target)
+    model = SklearnTango(
+        hidden, layers, epochs=epochs, lr=lr, dropout=dropout, backbone=backbone, random_state=seed
+    )
+
+    def bar(numbers: range) -> Any:
+        return output.progress(numbers, "epochs", total=len(numbers))
+
+    if task == "node":
+        model.fit(data.graph, y, known, bar)
+    else:
+        kept = [g for g, k in zip(data.graphs, known, strict=True) if k]
+        model.fit(kept, y[known], epochs=bar)
+    note = {
+        "node": node_id, "graph": graph_column, "target": target, "features": data.features,
+        "directed": directed,
+    }  # fmt: skip
+    save_model(model, out, note)
+    what = f"{len(model.classes_)} classes" if model._has_classes else "values"
+    output.console().print(
+        f"{int(known.sum())} labelled {task}s, {what}, {len(data.features)} features, "
+        f"{model.n_epochs_} epochs -> {out}"
+    )
+
+
+@app.command()
+def predict(
+    model: Model,
+    graph: GraphFile,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Predictions (.csv or .json).")],
+    nodes: Nodes = None,
+) -> None:
+    """Predict every node, or every graph, by the task that the model was trained for.
+
+    Example: armillary tango predict model.safetensors edges.csv --nodes nodes.csv -o predicted.csv
+    """
+    _need_extra()
+    from armillary.graph.tango.storage import load_model
+
+    _check_target(out, ".csv", ".json")
+    estimator, note = load_model(model)
+    data = _matching(graph, nodes, note)
+    if estimator.task_ == "node":
+        names, found = data.nodes, estimator.predict(data.graph)
+    else:
+        graphs = data.graphs
+        names, found = [str(i) for i in range(len(graphs))], estimator.predict(graphs)
+    rows = [[name, value] for name, value in zip(names, found.tolist(), strict=True)]
+    if out.suffix.lower() == ".csv":
+        output.write_csv(out, [estimator.task_, "predicted"], rows)
+    else:
+        output.write_json(out, [{estimator.task_: name, "predicted": v} for name, v in rows])
+    output.console().print(f"{len(rows)} {estimator.task_}s predicted -> {out}")
+
+
+@app.command()
+def trace(
+    model: Model,
+    graph: GraphFile,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The trace (.csv or .json).")],
+    nodes: Nodes = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Energy by step (.svg, .png, .html or .json).")
+    ] = None,
+) -> None:
+    """What the energy does along the flow: V, ‖∇V‖, ‖T‖ and their cosine, step by step and graph
+    by graph.
+
+    Example: armillary tango trace model.safetensors edges.csv --nodes nodes.csv -o trace.csv
+    """
+    _need_extra()
+    from armillary.graph.tango.storage import load_model
+
+    _check_target(out, ".csv", ".json")
+    if chart is not None:
+        _check_target(chart, ".svg", ".png", ".html", ".json")
+    estimator, note = load_model(model)
+    data = _matching(graph, nodes, note)
+    found = estimator.trace(data.graph)
+    names = ["step", "graph", "energy", "change", "rising", "grad_norm", "tangent_norm", "cosine"]
+    rows: list[list[Any]] = []
+    steps, graphs = found.change.shape
+    for i in range(steps):
+        for g in range(graphs):
+            columns = (
+                found.change,
+                found.rising,
+                found.grad_norm,
+                found.tangent_norm,
+                found.cosine,
+            )
+            rows.append([i, g, found.energy[i, g].item(), *(c[i, g].item() for c in columns)])
+    rows += [[steps, g, found.energy[-1, g].item(), *[None] * 5] for g in range(graphs)]
+    if out.suffix.lower() == ".csv":
+        output.write_csv(out, names, rows)
+    else:
+        output.write_json(out, [dict(zip(names, row, strict=True)) for row in rows])
+    if chart is not None:
+        output.save_chart(_chart(rows), chart)
+    output.console().print(
+        f"{steps} steps of {graphs} graphs: energy {float(found.energy[0].sum()):.6g} -> "
+        f"{float(found.energy[-1].sum()):.6g}, rising steps {int(found.rising.sum())}, largest "
+        f"|cosine| {float(found.cosine.abs().max()):.1e} -> {out}"
+    )
+
+
+def _chart(rows: list[list[Any]]) -> dict[str, Any]:
+    values = [{"step": row[0], "graph": str(row[1]), "energy": row[2]} for row in rows]
+    return {
+        "data": {"values": values},
+        "mark": {"type": "line", "opacity": 0.6},
+        "encoding": {
+            "x": {"field": "step", "type": "quantitative", "title": "step"},
+            "y": {"field": "energy", "type": "quantitative", "title": "energy V",
+                  "scale": {"zero": False}},
+            "detail": {"field": "graph"},
+        },
+    }  # fmt: skip
+
+
+def _need_extra() -> None:
+    for module in ("torch", "sklearn", "pandas", "safetensors"):
+        require(module, what="tango", extra="graph")
+
+
+def _labels(data: Dataset, task: str, target: str) -> tuple[Any, Any]:
+    """Targets, and which of them are known."""
+    import numpy as np
+    import pandas as pd
+
+    if data.targets is None:
+        hint = "name the column with --target" if not target else f"--target {target!r} has none"
+        raise ValueError(f"there is nothing to learn: {hint}, or give a file that holds y")
+    graphs = len(data.graphs) if task == "graph" else 0
+    rows = graphs if task == "graph" else len(data.nodes)
+    if len(data.targets) != rows:
+        raise ValueError(
+            f"--task {task}: there are {rows} {task}s and {len(data.targets)} targets; "
+            "--task graph needs --graph-column, a batch in the file, or a list of graphs"
+        )
+    known = ~np.asarray(pd.isna(pd.Series(data.targets)))
+    y = data.targets
+    if y.dtype.kind == "f":
+        # A column of whole numbers with gaps is read as floats: its labels are classes.
+        whole = y[known]
+        if not known.all() and np.isfinite(whole).all() and (whole == np.round(whole)).all():
+            y = np.where(known, y, 0).astype(np.int64)
+    elif y.dtype.kind == "O":
+        y = np.array([str(v) if k else "" for v, k in zip(y, known, strict=True)])
+    return y, known
+
+
+def _matching(graph: Path, nodes: Path | None, note: dict[str, Any]) -> Dataset:
+    """A dataset with the features that the model was trained on."""
+    from armillary.graph.tango.files import read
+
+    data = read(graph, nodes, _columns(graph, note))
+    if data.features != note["features"]:
+        raise ValueError(
+            f"{graph.name} gives the features {', '.join(data.features[:12])}; the model was "
+            f"trained on {', '.join(note['features'][:12])}: give the same"
+        )
+    return data
+
+
+def _columns(graph: Path, note: dict[str, Any]) -> Columns:
+    from armillary.graph.tango.files import Columns
+
+    tabular = graph.suffix.lower() in (".csv", ".graphml")
+    features = tuple(note["features"]) if tabular else ()
+    return Columns(note["node"], note["graph"], "", features, note["directed"])
+
+
+def _check_target(path: Path, *suffixes: str) -> None:
+    """Refuse, before any work, a file that could not be written."""
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{str(path)!r}: the name must end in {' or '.join(suffixes)}")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{str(path)!r}: there is no such folder, make it first")

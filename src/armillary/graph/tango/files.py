@@ -1,0 +1,314 @@
+"""Graphs from a user's files: edge and node tables, GraphML, npz, PyG's .pt.
+
+Every reader gives a `Dataset`: one joined graph, names of nodes and features, targets as they
+stand. Legend of shapes: N nodes, E edges, G graphs, d channels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from armillary.errors import require
+from armillary.graph.tango.graphs import Graph, joined
+
+SUFFIXES = (".csv", ".graphml", ".npz", ".pt")
+#: Features of nodes that have none of their own.
+STRUCTURE = ("constant", "degree")
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """What a file holds.
+
+    Attributes:
+        graph: all graphs joined; its y is not used.
+        nodes: (N,) names of the nodes.
+        features: (d,) names of the channels.
+        targets: (N,) or (G,) values or labels, None where unknown; or None.
+    """
+
+    graph: Graph
+    nodes: list[str]
+    features: list[str]
+    targets: NDArray[Any] | None
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs one by one."""
+        batch, whole = self.graph.batch, self.graph
+        if batch is None:
+            return [whole]
+        found = []
+        for g in range(int(batch.max()) + 1):
+            nodes = (batch == g).nonzero().flatten()
+            place = torch.full((whole.num_nodes,), -1)
+            place[nodes] = torch.arange(len(nodes))
+            edges = (batch[whole.edge_index[0]] == g).nonzero().flatten()
+            weight = None if whole.edge_weight is None else whole.edge_weight[edges]
+            found.append(
+                Graph(whole.x[nodes], place[whole.edge_index[:, edges]], edge_weight=weight)
+            )
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Which columns or attributes mean what.
+
+    Attributes:
+        node: the node's name, in the table of nodes.
+        graph: the graph of a node; empty: all nodes form one graph.
+        target: what is learnt; empty: nothing.
+        features: channels; empty: every numeric column that is left, or, if there is none, a
+            constant and the degree.
+        directed: whether edges go one way only.
+    """
+
+    node: str = "id"
+    graph: str = ""
+    target: str = ""
+    features: tuple[str, ...] = ()
+    directed: bool = False
+
+
+def read(path: Path, nodes: Path | None, columns: Columns) -> Dataset:
+    """Read a graph.
+
+    Args:
+        path: ``.csv`` of edges (source, target and, if there is one, weight), ``.graphml``,
+            ``.npz`` (x, edge_index and, if there are any, y, batch, edge_weight), or a ``.pt`` that
+            holds PyG's ``Data`` or a list of them.
+        nodes: the table of nodes, for a ``.csv`` of edges.
+        columns: which columns mean what; of GraphML: which attributes.
+
+    Raises:
+        ValueError: the format is unknown, or something in the file cannot be used.
+        FileNotFoundError: there is no such file.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{str(path)!r}: there is no such file")
+    suffix = path.suffix.lower()
+    if suffix != ".csv" and nodes is not None:
+        raise ValueError(f"--nodes belongs to a .csv of edges; {path.name} holds its nodes itself")
+    if suffix == ".csv":
+        return _tables(path, nodes, columns)
+    if suffix == ".graphml":
+        return _graphml(path, columns)
+    if suffix == ".npz":
+        return _arrays(path)
+    if suffix == ".pt":
+        return _pyg(path)
+    raise ValueError(f"{str(path)!r}: a graph is read from {', '.join(SUFFIXES)}")
+
+
+def _tables(path: Path, nodes: Path | None, columns: Columns) -> Dataset:
+    pandas = require("pandas", what="tango", extra="graph")
+    if nodes is None:
+        raise ValueError("a .csv of edges needs --nodes, the table of nodes with their features")
+    edges, table = pandas.read_csv(path), pandas.read_csv(nodes)
+    for name in ("source", "target"):
+        if name not in edges.columns:
+            raise ValueError(
+                f"{path.name} has the columns {', '.join(map(str, edges.columns))}; it needs "
+                "source and target"
+            )
+    if columns.node not in table.columns:
+        raise ValueError(
+            f"{nodes.name} has no column {columns.node!r} of node names; it has "
+            f"{', '.join(map(str, table.columns[:12]))}: name it with --id"
+        )
+    names = table[columns.node].astype(str).tolist()
+    ends = _places(names, edges["source"].astype(str), edges["target"].astype(str), path.name)
+    weight = None
+    if "weight" in edges.columns:
+        weight = torch.from_numpy(edges["weight"].to_numpy(dtype=np.float32, copy=True))
+    return _from_table(table.drop(columns=columns.node), names, ends, weight, columns)
+
+
+def _places(
+    names: Sequence[str], sources: Sequence[str], targets: Sequence[str], where: str
+) -> torch.Tensor:
+    """(2, E) places of named ends."""
+    place = {name: i for i, name in enumerate(names)}
+    if len(place) < len(names):
+        twice = next(name for i, name in enumerate(names) if place[name] != i)
+        raise ValueError(f"node {twice!r} stands twice in the table of nodes: give each once")
+    found = []
+    for row, pair in enumerate(zip(sources, targets, strict=True)):
+        for name in pair:
+            if name not in place:
+                raise ValueError(
+                    f"{where}, data row {row} (counted from 0): the edge names {name!r}, which is "
+                    "not in the table of nodes"
+                )
+        found.append([place[name] for name in pair])
+    return torch.tensor(found, dtype=torch.long).reshape(-1, 2).T.contiguous()
+
+
+def _graphml(path: Path, columns: Columns) -> Dataset:
+    networkx = require("networkx", what="tango", extra="graph")
+    pandas = require("pandas", what="tango", extra="graph")
+    try:
+        found = networkx.read_graphml(path)
+    except Exception as error:  # networkx lets its XML parser's errors through
+        raise ValueError(f"{path.name} cannot be read as GraphML: {error}") from None
+    names = [str(node) for node in found.nodes]
+    table = pandas.DataFrame([dict(d) for _, d in found.nodes(data=True)])
+    sources, targets = [str(a) for a, _ in found.edges()], [str(b) for _, b in found.edges()]
+    ends = _places(names, sources, targets, path.name)
+    weights = [d.get("weight") for *_, d in found.edges(data=True)]
+    weight = None
+    if weights and all(isinstance(w, (int, float)) for w in weights):
+        weight = torch.tensor(weights, dtype=torch.float32)
+    return _from_table(
+        table, names, ends, weight, dataclasses.replace(columns, directed=found.is_directed())
+    )
+
+
+def _from_table(
+    table: Any, names: list[str], ends: torch.Tensor, weight: torch.Tensor | None, columns: Columns
+) -> Dataset:
+    """A dataset from a table of nodes and the edges between them."""
+    for what, name in (("--target", columns.target), ("--graph-column", columns.graph)):
+        if name and name not in table.columns:
+            raise ValueError(
+                f"{what} {name!r}: nodes have no such column; they have "
+                f"{', '.join(map(str, table.columns[:12])) or 'none'}"
+            )
+    if not columns.directed:
+        ends, weight = _both_ways(ends, weight, len(names))
+    batch = None
+    if columns.graph:
+        codes, _ = _codes(table[columns.graph])
+        batch = torch.from_numpy(codes)
+        if bool((batch[ends[0]] != batch[ends[1]]).any()):
+            raise ValueError("an edge joins nodes of two graphs: check --graph-column")
+    features, x = _features(table, columns, ends, len(names))
+    targets = None
+    if columns.target:
+        targets = table[columns.target].to_numpy()
+    graph = Graph(x, ends, edge_weight=weight, batch=batch)
+    if batch is not None and targets is not None:
+        targets = _of_graphs(targets, batch.numpy(), columns.target)
+    return Dataset(graph, names, features, targets)
+
+
+def _both_ways(
+    ends: torch.Tensor, weight: torch.Tensor | None, n: int
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Each edge with its opposite, unless that is given as well."""
+    keys, opposite = ends[0] * n + ends[1], ends[1] * n + ends[0]
+    lacking = ~torch.isin(opposite, keys)
+    both = torch.cat([ends, ends[:, lacking].flip(0)], 1)
+    return both, None if weight is None else torch.cat([weight, weight[lacking]])
+
+
+def _codes(column: Any) -> tuple[NDArray[np.int64], list[str]]:
+    order: dict[str, int] = {}
+    codes = [order.setdefault(str(value), len(order)) for value in column]
+    return np.array(codes, dtype=np.int64), list(order)
+
+
+def _of_graphs(targets: NDArray[Any], batch: NDArray[np.int64], name: str) -> NDArray[Any]:
+    """(G,) the one target that all nodes of a graph share."""
+    found = []
+    for g in range(int(batch.max()) + 1):
+        values = set(targets[batch == g].tolist())
+        if len(values) > 1:
+            raise ValueError(
+                f"--target {name!r} differs within graph {g} (counted from 0): for --task graph "
+                "all nodes of a graph carry its target"
+            )
+        found.append(values.pop())
+    return np.array(found)
+
+
+def _features(
+    table: Any, columns: Columns, ends: torch.Tensor, n: int
+) -> tuple[list[str], torch.Tensor]:
+    """Names of channels and (N, d) their values."""
+    left = [c for c in table.columns if c not in (columns.target, columns.graph)]
+    numeric = [c for c in left if table[c].dtype.kind in "iufb"]
+    chosen = list(columns.features) or numeric
+    if not chosen or (tuple(chosen) == STRUCTURE and not set(STRUCTURE) <= set(left)):
+        degree = torch.bincount(ends[1], minlength=n).float()
+        return list(STRUCTURE), torch.stack([torch.ones(n), degree], 1)
+    for name in chosen:
+        if name not in left:
+            raise ValueError(
+                f"feature {name!r}: nodes have no such column; they have "
+                f"{', '.join(map(str, left[:12])) or 'none'}"
+            )
+        if name not in numeric:
+            raise ValueError(
+                f"feature {name!r} is not numeric: encode it as numbers, or leave it out"
+            )
+    values = table[chosen].to_numpy(dtype=np.float32)
+    return [str(name) for name in chosen], torch.from_numpy(values.copy())
+
+
+def _arrays(path: Path) -> Dataset:
+    with np.load(path, allow_pickle=False) as file:
+        held = {name: file[name] for name in file.files}
+    missing = [name for name in ("x", "edge_index") if name not in held]
+    if missing:
+        raise ValueError(
+            f"{path.name} has no {' and no '.join(missing)}; it holds "
+            f"{', '.join(held) or 'nothing'}"
+        )
+    optional = {
+        name: torch.from_numpy(held[name]) if name in held else None
+        for name in ("batch", "edge_weight")
+    }
+    x = torch.from_numpy(held["x"].astype(np.float32))
+    graph = Graph(x, torch.from_numpy(held["edge_index"].astype(np.int64)), **optional)
+    return _numbered(graph, held.get("y"))
+
+
+def _pyg(path: Path) -> Dataset:
+    allowed = _containers()
+    try:
+        with torch.serialization.safe_globals(allowed):
+            found = torch.load(path, weights_only=True)
+    except Exception as error:  # torch raises pickle's and its own
+        raise ValueError(
+            f"{path.name} cannot be read with weights_only=True: save a PyG Data, or a list of "
+            f"them, with torch.save ({type(error).__name__})"
+        ) from None
+    items = list(found) if isinstance(found, (list, tuple)) else [found]
+    if isinstance(found, dict):
+        raise ValueError(f"{path.name} holds a dict; it must hold a PyG Data or a list of them")
+    graphs = [Graph.of(item) for item in items]
+    if isinstance(found, (list, tuple)):
+        targets = None
+        if all(g.y is not None for g in graphs):
+            targets = np.array([g.y.reshape(-1)[0].item() for g in graphs])  # pyright: ignore
+        for g in graphs:
+            g.y = None
+        return _numbered(joined(graphs), targets)
+    y = graphs[0].y
+    return _numbered(graphs[0], None if y is None else y.numpy())
+
+
+def _containers() -> list[Any]:
+    """PyG's plain containers of tensors: all that a file may name besides tensors."""
+    data = require("torch_geometric.data.data", what="tango", extra="graph")
+    storage = require("torch_geometric.data.storage", what="tango", extra="graph")
+    return [data.Data, data.DataEdgeAttr, data.DataTensorAttr, storage.GlobalStorage]
+
+
+def _numbered(graph: Graph, targets: NDArray[Any] | None) -> Dataset:
+    """A dataset whose nodes and channels have numbers for names."""
+    if targets is not None and targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    nodes = [str(i) for i in range(graph.num_nodes)]
+    features = [f"x{i}" for i in range(graph.x.shape[1])]
+    return Dataset(Graph(graph.x.float(), graph.edge_index, None, None, graph.edge_weight,
+                         graph.batch), nodes, features, targets)  # fmt: skip

@@ -1,0 +1,190 @@
+"""How a discrete step is kept from climbing: an explicit Euler step along a level set of V leaves
+it at second order.
+
+Legend of shapes: N nodes, G graphs, c channels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from armillary.graph.tango.energy import Point
+from armillary.graph.tango.operators import Segments
+
+#: Newton steps for a graph whose energy stays above where it started.
+_NEWTON_STEPS = 3
+_HALVINGS = 8
+
+
+@dataclasses.dataclass
+class Repairs:
+    """How often each remedy was needed, counted in graphs."""
+
+    newton: int = 0
+    halvings: int = 0
+    descents: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Motion:
+    """One step from a start: H + h (−αG + βT) with T = M − qG.
+
+    Attributes:
+        start: where it starts.
+        messages: M, (N, c); None: no tangent part.
+        along: q, one for each graph, (N, 1) or (1, 1), or for each node; None: T = M.
+        alpha: α >= 0, a scalar tensor.
+        beta: β, a scalar tensor; None: no tangent part.
+        step: h.
+        epsilon: (G,) what keeps divisions by ‖G‖² finite.
+        segments: nodes to graphs.
+        at: the energy's point at given features.
+    """
+
+    start: Point
+    messages: Tensor | None
+    along: Tensor | None
+    alpha: Tensor
+    beta: Tensor | None
+    step: float
+    epsilon: Tensor
+    segments: Segments
+    at: Callable[[Tensor], Point]
+
+    @functools.cached_property
+    def tangent(self) -> Tensor | None:
+        """T, (N, c)."""
+        if self.messages is None or self.along is None:
+            return self.messages
+        return torch.addcmul(self.messages, self.along, self.start.gradient, value=-1)
+
+    def moved(self) -> Point:
+        """The end of the plain step."""
+        x, gradient = self.start.x, self.start.gradient
+        along = self.step * self.alpha  # H − h(α + βq) G + hβ M, in two passes
+        if self.messages is None or self.beta is None:
+            return self.at(torch.addcmul(x, along.to(x.dtype), gradient, value=-1))
+        ahead = self.step * self.beta
+        if self.along is not None:
+            along = along + ahead * self.along
+        x = torch.addcmul(x, ahead.to(x.dtype), self.messages)
+        return self.at(x.addcmul_(along.to(x.dtype), gradient, value=-1))
+
+    def direction(self) -> Tensor:
+        """−αG + βT, (N, c)."""
+        descent = -self.alpha.to(self.start.x.dtype) * self.start.gradient
+        if self.tangent is None or self.beta is None:
+            return descent
+        return torch.addcmul(descent, self.beta.to(descent.dtype), self.tangent)
+
+    def target(self) -> Tensor:
+        """(G,) V* = V − ½ h α ‖G‖²: half of what pure descent would gain at first order."""
+        return self.start.energy - self.step * self.alpha * self.start.squared / 2
+
+    def returned(self, point: Point, target: Tensor, repairs: Repairs) -> Point:
+        """Back towards the target level along the gradient at a point.
+
+        One step for all graphs that are above it, to the root of V's parabola along the ray where
+        its curvature is known, else Newton's; then up to two Newton steps for graphs that are still
+        above their start.
+        """
+        excess = torch.relu(point.energy - target)
+        if not bool((excess > 0).any()):
+            return point
+        ray = point.ray(point.gradient)
+        fall = point.squared + self.epsilon
+        k = _root(excess, fall, ray.curvature())
+        end = ray.point(-k)
+        for _ in range(_NEWTON_STEPS - 1):
+            climbed = risen(self.start.energy, end.energy)
+            if not bool(climbed.any()):
+                break
+            repairs.newton += int(climbed.sum())
+            fall = ray.slope(end)
+            more = torch.relu(end.energy - target) / (fall.clamp(min=0) + self.epsilon)
+            k = torch.where(climbed & (fall > self.epsilon), k + more, k)
+            end = ray.point(-k)
+        return end
+
+
+def _root(excess: Tensor, fall: Tensor, curvature: Tensor | None) -> Tensor:
+    """The smaller root k of ``excess − fall·k + curvature·k²/2``, or the vertex if it has none."""
+    if curvature is None:
+        return excess / fall
+    # Away from 0, where a square root has no slope.
+    root = (fall.square() - 2 * curvature * excess).maximum(1e-4 * fall.square()).sqrt()
+    return torch.minimum(2 * excess / (fall + root), fall / curvature.clamp(min=1e-30))
+
+
+def risen(start: Tensor, end: Tensor) -> Tensor:
+    """(G,) whether an energy rose by more than the rounding of its sum, or is not finite."""
+    tolerance = 1e-6 if start.dtype == torch.float32 else 1e-12
+    return ~(end <= start + tolerance * start.abs())
+
+
+def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: Repairs) -> Point:
+    """The step brought back to V* where it went above, such that V never rises.
+
+    A graph that Newton's steps leave above its start takes the plain step at a smaller h, and at
+    last pure descent at h = 1/(αΛ), which cannot climb.
+
+    Args:
+        motion: the step.
+        curvature: Λ, or None where no bound is known (then the graph stays where it is).
+        repairs: counts what was needed.
+    """
+    point = motion.returned(motion.moved(), motion.target(), repairs)
+    climbed = risen(motion.start.energy, point.energy)
+    if not bool(climbed.any()):
+        return point
+    ray = motion.start.ray(motion.direction())
+    k = torch.full_like(motion.start.energy, motion.step)
+    which = climbed
+    for _ in range(_HALVINGS):
+        repairs.halvings += int(climbed.sum())
+        k = torch.where(climbed, k / 2, k)
+        shorter = ray.point(k)
+        climbed = which & risen(motion.start.energy, shorter.energy)
+        if not bool(climbed.any()):
+            return _replace(motion, which, shorter, point)
+    point = _replace(motion, which, ray.point(k), point)
+    repairs.descents += int(climbed.sum())
+    bound = curvature()
+    x = motion.start.x
+    if bound is not None:
+        rate = torch.minimum(motion.step * motion.alpha, 1 / bound.to(motion.alpha))
+        x = x - rate * motion.start.gradient
+    return _replace(motion, climbed, motion.at(x), point)
+
+
+def _replace(motion: Motion, which: Tensor, new: Point, old: Point) -> Point:
+    """The new features for some graphs, the old ones for the others."""
+    if bool(which.all()):
+        return new
+    return motion.at(torch.where(motion.segments.spread(which), new.x, old.x))
+
+
+def clipped(motion: Motion, bound: Tensor) -> Point:
+    """The step with βT scaled such that h <= 2α‖G‖² / (Λ(α²‖G‖² + ‖βT‖²)): V cannot rise.
+
+    By Taylor's formula V(H + hd) <= V + h⟨G, d⟩ + h²Λ‖d‖²/2 with d = −αG + βT, ⟨G, d⟩ = −α‖G‖².
+    Where hα > 1/Λ, h is cut to 1/(αΛ) as well.
+    """
+    gradient, squared = motion.start.gradient, motion.start.squared
+    if motion.tangent is None or motion.beta is None:
+        rate = torch.minimum(motion.step * motion.alpha, 1 / bound)
+        return motion.at(motion.start.x - rate * gradient)
+    h = (1 / (motion.alpha * bound)).clamp(max=motion.step)
+    room = 2 * motion.alpha * squared / (h * bound) - motion.alpha**2 * squared
+    length = motion.beta**2 * motion.segments.dot(motion.tangent, motion.tangent)
+    ratio = room.clamp(min=0) / length.clamp(min=torch.finfo(length.dtype).tiny)
+    # A root has no slope at 0: there the tangent part is cut off whole.
+    scale = torch.where(ratio > 0, ratio.clamp(min=1e-30), 1.0).sqrt().clamp(max=1)
+    scale = motion.segments.spread(torch.where(ratio > 0, scale, 0.0)).to(gradient.dtype)
+    push = (h * motion.beta) * scale * motion.tangent
+    return motion.at(motion.start.x + push - (h * motion.alpha) * gradient)

@@ -1,0 +1,76 @@
+"""Settings of every contender of the evidence, chosen by `tuning` on seeds from 1000 on.
+
+Reported seeds start at 0. The grid of a task is the same for all: learning rates and steps (where a
+contender has one), and for GPS its depth, since attention needs no receptive field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is chosen for one contender.
+
+    Attributes:
+        lr: learning rate at the start.
+        step: step of a residual or a flow.
+        share: one layer for all steps.
+        depth: layers; 0: as many as the experiment's course says.
+    """
+
+    lr: float = 5e-3
+    step: float = 0.5
+    share: bool = True
+    depth: int = 0
+
+
+#: Distance 12 of the ring, seeds 1000 and 1001, learning rates 3e-3 and 1e-2, steps 0.5 and 1. The
+#: step of ours alone was then lowered to 0.25, at distance 16, seeds 1000 to 1003; rivals have not
+#: been tried at 0.25 yet: run `tuning` anew. Where every setting stayed at chance (GCN with and
+#: without residual, GATv2, GCNII, A-DGN, SWAN, GRAFF) the loss differed in the fourth digit only.
+TRANSFER: dict[str, Setting] = {
+    "ours": Setting(1e-2, step=0.25),
+    "gcn": Setting(1e-2),
+    "gcn-residual": Setting(3e-3),
+    "gcn-virtual-node": Setting(1e-2, step=1.0),
+    "gatv2": Setting(3e-3),
+    "gcn2": Setting(3e-3),
+    "gps": Setting(3e-3, share=False, depth=2),
+    "a-dgn": Setting(3e-3),
+    "swan": Setting(3e-3, step=1.0),
+    "graff": Setting(1e-2, step=1.0),
+}
+#: 200 graphs, 30 epochs, seed 1000; learning rates 3e-3 and 1e-2.
+PROPERTIES: dict[str, Setting] = {
+    "ours": Setting(3e-3),
+    "gcn": Setting(1e-2),
+    "gcn-virtual-node": Setting(1e-2, step=1.0),
+    "gatv2": Setting(1e-2, step=1.0),
+    "gcn2": Setting(1e-2),
+    "gps": Setting(1e-2, share=False, depth=3),
+    "a-dgn": Setting(3e-3, step=1.0),
+    "swan": Setting(1e-2, step=1.0),
+    "graff": Setting(1e-2, step=1.0),
+}
+#: Cora at depth 8 by validation loss, seed 1000; learning rates 1e-2 and 3e-2.
+CITATION: dict[str, Setting] = {
+    "ours": Setting(3e-2, step=1.0),
+    "gcn": Setting(3e-2),
+    "gcn-residual": Setting(1e-2, step=1.0),
+    "gatv2": Setting(3e-2, step=1.0),
+    "gcn2": Setting(3e-2),
+    "a-dgn": Setting(1e-2, step=1.0),
+    "graff": Setting(1e-2, step=1.0),
+}
+#: Validation fold of seed 1000, 20 epochs; learning rates 3e-3 and 1e-2.
+MOLECULES: dict[str, Setting] = {
+    "ours": Setting(1e-2),
+    "gcn-residual": Setting(1e-2, step=1.0),
+    "gcn-virtual-node": Setting(1e-2, step=1.0),
+    "gatv2": Setting(1e-2, step=1.0),
+    "gcn2": Setting(1e-2),
+    "gps": Setting(1e-2, share=False, depth=3),
+    "a-dgn": Setting(1e-2, step=1.0),
+}

@@ -1,0 +1,114 @@
+"""How the settings in `tuned` were chosen: the same grid for every contender, on seeds from 1000.
+
+    python -m armillary.graph.tango.tuning transfer
+
+prints, for each contender, the validation loss of each setting and the one of the lowest loss.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Iterator
+
+from armillary.evidence.shapes import Case, Cell
+from armillary.graph.tango import evidence_citation, evidence_graphs, evidence_transfer
+from armillary.graph.tango.evidence_training import Course, Problem, fitted, loss_of
+from armillary.graph.tango.tuned import Setting
+
+LEARNING_RATES = {
+    "transfer": (3e-3, 1e-2),
+    "properties": (1e-2, 3e-2),
+    "citation": (1e-2, 3e-2),
+    "molecules": (1e-2, 3e-2),
+}
+STEPS = {
+    "transfer": (0.25, 0.5, 1.0),
+    "properties": (0.5, 1.0),
+    "citation": (0.5, 1.0),
+    "molecules": (0.5, 1.0),
+}
+#: Attention needs no layer a hop: its depth is tuned in the place of the step, among depths at
+#: which some width gives the wanted number of parameters.
+ATTENTION_DEPTHS = {"transfer": (1, 2), "properties": (1, 3), "molecules": (1, 3)}
+#: Contenders that have no step.
+STEPLESS = ("gcn", "gcn2")
+SEEDS = (1000, 1001)
+
+
+def grid(task: str, name: str) -> Iterator[Setting]:
+    """The settings that are tried for a contender."""
+    if name == "gps":
+        for lr, depth in itertools.product(LEARNING_RATES[task], ATTENTION_DEPTHS[task]):
+            yield Setting(lr, share=False, depth=depth)
+    else:
+        steps = STEPS[task][:1] if name in STEPLESS else STEPS[task]
+        for lr, step in itertools.product(LEARNING_RATES[task], steps):
+            yield Setting(lr, step)
+
+
+def problem(task: str, seed: int) -> tuple[Problem, Course]:
+    """The work of a task at one of the tuning's seeds, with a shorter course than `full`."""
+    if task == "transfer":
+        case = Case("ring/12", x={"distance": 12, "topology": 0})
+        return (
+            evidence_transfer.ring(Cell(case, seed, "full")),
+            Course(200, 12, width=32, every=5, enough=0.02),
+        )
+    if task == "properties":
+        case = Case("eccentricity", x={"property": 0, "graphs": 200, "depth": 8})
+        return (
+            evidence_graphs.property_graphs(Cell(case, seed, "full")),
+            Course(30, 8, width=32, every=5),
+        )
+    if task == "citation":
+        case = Case("cora", x={"set": 0, "depth": 8})
+        course = Course(60, 8, width=32, dropout=0.5, weight_decay=5e-4, every=2)
+        return evidence_citation.network(Cell(case, seed, "full")), course
+    if task == "molecules":
+        case = Case("solubility", x={"molecules": 2000})
+        return (
+            evidence_graphs.molecules(Cell(case, seed, "full")),
+            Course(20, 4, width=32, every=2),
+        )
+    raise ValueError(f"task={task!r}: it must be transfer, properties, citation or molecules")
+
+
+def contenders(task: str) -> tuple[str, ...]:
+    experiment = {
+        "transfer": evidence_transfer.TRANSFER,
+        "properties": evidence_graphs.PROPERTIES,
+        "citation": evidence_citation.CITATION,
+        "molecules": evidence_graphs.MOLECULES,
+    }[task]
+    return tuple(c.name for c in experiment.contenders)
+
+
+def tune(task: str, name: str, seeds: tuple[int, ...] = SEEDS) -> tuple[Setting, list[float]]:
+    """The setting of the lowest mean validation loss, and the loss of each."""
+    import torch
+
+    settings = list(grid(task, name))
+    losses = []
+    for setting in settings:
+        found = []
+        for seed in seeds:
+            work, course = problem(task, seed)
+            model = fitted(name, work, course, setting, seed)
+            with torch.no_grad():
+                found.append(loss_of(model, work.val, work.classes))
+        losses.append(math.fsum(found) / len(found))
+    return settings[min(range(len(settings)), key=losses.__getitem__)], losses
+
+
+def main(task: str, names: tuple[str, ...] = ()) -> None:
+    for name in names or contenders(task):
+        best, losses = tune(task, name, SEEDS if task == "transfer" else SEEDS[:1])
+        shown = " ".join(f"{loss:.4g}" for loss in losses)
+        sys.stdout.write(f'    "{name}": {best},  # {shown}\n')
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], tuple(sys.argv[2:]))

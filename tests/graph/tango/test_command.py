@@ -1,0 +1,165 @@
+"""The command on a user's files: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from armillary.cli.root import run
+from armillary.graph.tango.files import Columns, read
+from armillary.graph.tango.storage import load_model
+
+
+@pytest.fixture
+def karate(tmp_path):
+    """The karate club as tables: every third member's side is unknown."""
+    graph = nx.karate_club_graph()
+    edges = "\n".join(f"m{a},m{b}" for a, b in graph.edges)
+    (tmp_path / "edges.csv").write_text(f"source,target\n{edges}\n")
+    rows = "\n".join(
+        f"m{i},{d['club'] if i % 3 else ''},{graph.degree[i]},{(i * 7) % 5}"
+        for i, d in graph.nodes(data=True)
+    )
+    (tmp_path / "nodes.csv").write_text(f"id,club,friends,noise\n{rows}\n")
+    nx.write_graphml(graph, tmp_path / "karate.graphml")
+    return tmp_path
+
+
+def tango(*arguments: object) -> int:
+    return run(["tango", *map(str, arguments)])
+
+
+def test_train_predict_and_trace_tables(karate, capsys):
+    model, tables = (
+        karate / "m.safetensors",
+        [karate / "edges.csv", "--nodes", karate / "nodes.csv"],
+    )
+    assert (
+        tango("train", *tables, "--target", "club", "-o", model, "--epochs", 4, "--layers", 3) == 0
+    )
+    assert "22 labelled nodes, 2 classes, 2 features" in capsys.readouterr().out
+    assert tango("predict", model, *tables, "-o", karate / "p.csv") == 0
+    rows = list(csv.DictReader((karate / "p.csv").open()))
+    assert [row["node"] for row in rows] == [f"m{i}" for i in range(34)]
+    assert {row["predicted"] for row in rows} <= {"Mr. Hi", "Officer"}
+    chart = karate / "t.svg"
+    assert tango("trace", model, *tables, "-o", karate / "t.csv", "--chart", chart) == 0
+    steps = list(csv.DictReader((karate / "t.csv").open()))
+    energies = [float(row["energy"]) for row in steps]
+    assert len(energies) == 4
+    assert all(b <= a * (1 + 1e-6) for a, b in itertools.pairwise(energies))
+    assert all(abs(float(row["cosine"])) <= 1e-5 for row in steps[:-1])
+    assert chart.read_text().startswith("<svg")
+
+
+def test_a_model_comes_back_as_it_was(karate):
+    model, graph = karate / "m.safetensors", karate / "karate.graphml"
+    assert tango("train", graph, "--target", "club", "-o", model, "--epochs", 2) == 0
+    estimator, note = load_model(model)
+    assert note["features"] == ["constant", "degree"]
+    data = read(graph, None, Columns())
+    first = estimator.predict_proba(data.graph)
+    again = load_model(model)[0].predict_proba(data.graph)
+    np.testing.assert_array_equal(first, again)
+    assert tango("predict", model, graph, "-o", karate / "p.json") == 0
+    written = json.loads((karate / "p.json").read_text())
+    assert [row["predicted"] for row in written] == estimator.predict(data.graph).tolist()
+
+
+def test_graphs_in_npz_and_in_pyg_files(tmp_path):
+    data = pytest.importorskip("torch_geometric.data")
+    rng = np.random.default_rng(0)
+    edges = np.array([[0, 1, 2, 3, 4, 5], [1, 2, 0, 4, 5, 3]])
+    batch, x = np.repeat([0, 1], 3), rng.normal(size=(6, 2))
+    np.savez(tmp_path / "g.npz", x=x, edge_index=edges, batch=batch, y=np.array([0.5, 1.5]))
+    model = tmp_path / "m.safetensors"
+    assert tango("train", tmp_path / "g.npz", "--task", "graph", "-o", model, "--epochs", 2) == 0
+    assert tango("predict", model, tmp_path / "g.npz", "-o", tmp_path / "p.csv") == 0
+    values = [float(r["predicted"]) for r in csv.DictReader((tmp_path / "p.csv").open())]
+    one = [
+        data.Data(
+            x=torch.from_numpy(x[3 * i : 3 * i + 3]).float(),
+            edge_index=torch.from_numpy(edges[:, :3]),
+            y=torch.tensor([0.5 + i]),
+        )
+        for i in range(2)
+    ]
+    torch.save(one, tmp_path / "g.pt")
+    found = read(tmp_path / "g.pt", None, Columns())
+    assert found.targets.tolist() == [0.5, 1.5]
+    torch.testing.assert_close(found.graph.edge_index, torch.from_numpy(edges))
+    estimator, _ = load_model(model)
+    np.testing.assert_allclose(estimator.predict(found.graphs), values, rtol=1e-5)
+
+
+def test_edges_go_both_ways_once(tmp_path):
+    (tmp_path / "e.csv").write_text("source,target,weight\na,b,2\nb,a,2\nb,c,3\nc,c,1\n")
+    (tmp_path / "n.csv").write_text("id,v\na,1\nb,2\nc,3\n")
+    found = read(tmp_path / "e.csv", tmp_path / "n.csv", Columns()).graph
+    pairs = dict(
+        zip(map(tuple, found.edge_index.T.tolist()), found.edge_weight.tolist(), strict=True)
+    )
+    assert pairs == {(0, 1): 2, (1, 0): 2, (1, 2): 3, (2, 1): 3, (2, 2): 1}
+    one_way = read(tmp_path / "e.csv", tmp_path / "n.csv", Columns(directed=True)).graph
+    assert one_way.edge_index.T.tolist() == [[0, 1], [1, 0], [1, 2], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["edges.csv"], "needs --nodes"),
+        (["absent.csv"], "there is no such file"),
+        (["edges.csv", "--nodes", "nodes.csv", "--target", "side"], "no such column"),
+        (["edges.csv", "--nodes", "nodes.csv"], "name the column with --target"),
+        (["edges.csv", "--nodes", "nodes.csv", "--target", "club", "--id", "name"], "--id"),
+        (["edges.csv", "--nodes", "nodes.csv", "--target", "noise", "--features", "club"],
+         "is not numeric"),
+        (["edges.csv", "--nodes", "nodes.csv", "--target", "club", "--task", "edge"],
+         "must be node or graph"),
+        (["edges.csv", "--nodes", "nodes.csv", "--target", "club", "--task", "graph"],
+         "--task graph needs"),
+        (["edges.csv", "--nodes", "short.csv", "--target", "club"], "is not in the table of nodes"),
+        (["edges.csv", "--nodes", "twice.csv", "--target", "club"], "stands twice"),
+        (["odd.csv", "--nodes", "nodes.csv", "--target", "club"], "it needs source and target"),
+        (["odd.txt"], "a graph is read from"),
+        (["bad.graphml"], "cannot be read as GraphML"),
+        (["pickle.pt"], "weights_only=True"),
+        (["empty.npz"], "has no x and no edge_index"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_told(karate, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(karate)
+    (karate / "short.csv").write_text("id,club,friends\nm0,a,1\nm1,b,2\n")
+    (karate / "twice.csv").write_text("id,club,friends\nm0,a,1\nm0,b,2\n")
+    (karate / "odd.csv").write_text("from,to\nm0,m1\n")
+    (karate / "odd.txt").write_text("0 1\n")
+    (karate / "bad.graphml").write_text("<graphml")
+    (karate / "pickle.pt").write_bytes(b"no archive")
+    np.savez(karate / "empty.npz", y=np.zeros(2))
+    assert tango("train", *arguments, "-o", "m.safetensors") == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert "Traceback" not in error
+    assert not (karate / "m.safetensors").exists()
+
+
+def test_models_and_targets_are_checked_before_work(karate, capsys):
+    graph, model = karate / "karate.graphml", karate / "m.safetensors"
+    assert tango("train", graph, "--target", "club", "-o", karate / "m.pt") == 2
+    assert "must end in .safetensors" in capsys.readouterr().err
+    assert tango("predict", graph, graph, "-o", karate / "p.csv") == 2
+    assert "is no model of tango" in capsys.readouterr().err
+    assert tango("train", graph, "--target", "club", "-o", model, "--epochs", 1) == 0
+    tables = [karate / "edges.csv", "--nodes", karate / "nodes.csv"]
+    (karate / "other.npz").write_bytes(b"")
+    np.savez(karate / "other.npz", x=np.ones((2, 3)), edge_index=np.array([[0], [1]]))
+    assert tango("predict", model, karate / "other.npz", "-o", karate / "p.csv") == 2
+    assert "the model was trained on constant, degree" in capsys.readouterr().err
+    assert tango("predict", model, *tables, "-o", karate / "nowhere" / "p.csv") == 2
+    assert "no such folder" in capsys.readouterr().err
