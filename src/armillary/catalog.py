@@ -23,9 +23,9 @@ _SLUG = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 BUILT_IN: tuple[str, ...] = (
     "armillary.uncertainty.recalibration",
     "armillary.context.radar",
-    "armillary.neuro.ssn",
-    "armillary.neuro.spikeinit",
     "armillary.graph.tango",
+    "armillary.neuro.spikeinit",
+    "armillary.neuro.ssn",
 )
 
 #: The fields of the library and what each is about.
