@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -172,3 +174,19 @@ def test_clip_needs_a_bound_and_a_tangent():
         TangoConv(6, energy=Rounded(), stable="clip")
     with pytest.raises(ValueError, match="projection='none' leaves none"):
         TangoConv(6, projection="none", stable="clip")
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-2, 0.2, 0.3, 5.0])
+def test_energy_of_small_features_keeps_its_digits(scale):
+    torch.manual_seed(0)
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    x = scale * torch.randn(3, 8)
+    energy = LogCoshEnergy(8)
+    operator, segments = Propagation(edges, 3), Segments(3, None)
+    found = float(energy(x, operator, segments).detach())
+    exact = copy.deepcopy(energy).double()
+    wanted = float(exact(x.double(), Propagation(edges, 3, None, torch.float64), segments).detach())
+    assert found == pytest.approx(wanted, rel=3e-6)
+    z = exact.linear(x.double(), (Propagation(edges, 3, None, torch.float64) @ x.double()))
+    plain = torch.log(torch.cosh(z)).sum() + exact.rho / 2 * x.double().square().sum()
+    assert wanted == pytest.approx(float(plain), rel=1e-7)

@@ -61,8 +61,11 @@ def test_settings_are_tuned_away_from_reported_seeds():
     reported = max(max(e.seeds.values()) for e in EXPERIMENTS)
     assert min(tuning.SEEDS) >= 1000 > reported
     for task in ("transfer", "properties", "citation", "molecules"):
-        alike = [n for n in tuning.contenders(task) if n not in (*tuning.STEPLESS, "gps")]
+        around = tuning.AROUND if task in tuning.CONVOLUTIONS else ("gps",)
+        alike = [n for n in tuning.contenders(task) if n not in (*tuning.STEPLESS, *around)]
         assert len({tuple(tuning.grid(task, name)) for name in alike}) == 1
+        if task in tuning.CONVOLUTIONS:
+            assert set(tuning.grid(task, "ours")) == set(tuning.grid(task, "a-dgn"))
 
 
 def test_flow_measures_what_it_says():

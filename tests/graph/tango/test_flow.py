@@ -297,3 +297,15 @@ def test_compiled_with_dynamic_shapes_gives_the_same(ring):
         for n in (10, 13):
             x, edges = torch.randn(n, 6), ring_edges(n)
             torch.testing.assert_close(compiled(x, edges), conv(x, edges), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-1])
+def test_statements_hold_for_small_features(scale):
+    torch.manual_seed(1)
+    ring = torch.arange(20)
+    edges = torch.stack([torch.cat([ring, ring.roll(-1)]), torch.cat([ring.roll(-1), ring])])
+    conv = TangoConv(16, num_steps=30)
+    _, trace = conv(scale * torch.randn(20, 16), edges, return_trace=True)
+    assert not trace.rising.any()
+    assert (trace.energy >= 0).all()
+    assert trace.cosine.abs().max() < 1e-5

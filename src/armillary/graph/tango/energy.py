@@ -315,6 +315,9 @@ def _plus_product(own: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.addmm(own, a, b)
 
 
+#: Below this |z| the series of log cosh is taken, whose next term is under the rounding there:
+#: |z| − log(1 + |tanh z|) cancels to z²/2 and would lose all digits of it.
+_SMALL = {torch.float32: 0.25, torch.float64: 0.03}
 #: Factors 1 + |tanh z| <= 2 that are multiplied before a logarithm: 2^64 is within float32.
 _FACTORS = 64
 #: Rows that are taken together, so that what lies between two passes stays in the cache.
@@ -324,7 +327,8 @@ _ROWS = 2048
 class _LogCoshRows(torch.autograd.Function):
     """Σ_k log cosh z_ik, (N,), from z and s = tanh z, which is also its derivative.
 
-    log cosh z = |z| − log(1 + |tanh z|): stable for any z, and one logarithm serves a whole row.
+    log cosh z = |z| − log(1 + |tanh z|), so that one logarithm serves a whole row; near 0 its
+    series.
     """
 
     @staticmethod
@@ -340,7 +344,10 @@ class _LogCoshRows(torch.autograd.Function):
 
 
 def _log_cosh_rows(z: Tensor, s: Tensor) -> Tensor:
-    out = z.abs().sum(1)
-    for factors in s.abs().add_(1).split(_FACTORS, dim=1):
+    size, square = z.abs(), z * z
+    small = size < _SMALL[z.dtype]
+    series = square * (0.5 - square * (1 / 12 - square * (1 / 45 - square * (17 / 2520))))
+    out = torch.where(small, series, size).sum(1)
+    for factors in s.abs().add_(1).masked_fill_(small, 1.0).split(_FACTORS, dim=1):
         out -= factors.prod(1).log_()
     return out

@@ -106,7 +106,8 @@ def fitted(
         ours = Frame(core, problem.inputs, course.width, problem.outputs, problem.task)
     model = make_network(
         name, problem.inputs, problem.outputs, depth, parameters=count(ours), task=problem.task,
-        dropout=course.dropout, step=setting.step, share=setting.share, **flow,
+        dropout=course.dropout, step=setting.step, share=setting.share,
+        kind=setting.convolution, **flow,
     )  # fmt: skip
 
     def losses():

@@ -306,10 +306,11 @@ class TangoConv(torch.nn.Module):
         if self.projection == "none":
             return None
         if self.projection == "node":
-            tiny = 1e-16 if gradient.dtype == torch.float64 else 1e-8
+            tiny = 1e-30 if gradient.dtype == torch.float64 else 1e-16
             squared = gradient.square().sum(1, keepdim=True) + tiny * self.channels
             return (messages * gradient).sum(1, keepdim=True) / squared
-        q = segments.dot(messages, gradient) / (point.squared + epsilon)
+        # |qG| <= ‖M‖ however small G is: ε only spares 0/0, and a larger one would tilt T.
+        q = segments.dot(messages, gradient) / (point.squared + 1e-8 * epsilon)
         return segments.spread(q).to(gradient.dtype)
 
     def energy(
@@ -382,7 +383,7 @@ def _epsilon(x: Tensor, segments: Segments) -> Tensor:
     """(G,) ε = 1e-8 c N_g, or 1e-16 c N_g in float64, where the larger one would be seen."""
     relative = 1e-16 if x.dtype == torch.float64 else 1e-8
     dtype = x.dtype if x.dtype == torch.float64 else torch.float32
-    return segments.counts.to(dtype) * (relative * x.shape[1])
+    return segments.counts.clamp(min=1).to(dtype) * (relative * x.shape[1])
 
 
 def _unsorted(batch: Tensor) -> bool:

@@ -1,8 +1,8 @@
 """The rivals, as cores between the same encoder and decoder.
 
-GCN, GATv2, GCNII, GPS and A-DGN are PyG's layers as they are; SWAN and GRAFF are written here from
-their papers. Every core maps (N, c) features to (N, c) features over a `Wiring`, at a width that
-gives the wanted number of parameters.
+GCN, GIN, GATv2, GCNII, GPS and A-DGN are PyG's layers as they are; SWAN and GRAFF are written here
+from their papers. Every core maps (N, c) features to (N, c) features over a `Wiring`, at a width
+that gives the wanted number of parameters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Wiring:
         """Â with a virtual node a graph behind the last node, wired as PyG's ``VirtualNode``."""
         return Propagation(self.virtual_edges, self.num_nodes + self.segments.num_graphs).matrix
 
-    @property
+    @functools.cached_property
     def virtual_edges(self) -> Tensor:
         nodes = torch.arange(self.num_nodes)
         hub = self.num_nodes + self.one_graph
@@ -76,7 +76,7 @@ class Stack(torch.nn.Module):
         share: one layer for all steps, or one each.
         step: τ; 0: no residual.
         on: which form of the edges layers read.
-        dropout: on each layer's output.
+        dropout: on each layer's output but the last.
     """
 
     def __init__(
@@ -96,7 +96,9 @@ class Stack(torch.nn.Module):
     def forward(self, h: Tensor, wiring: Wiring) -> Tensor:
         edges = self.on(wiring)
         for i in range(self.depth):
-            out = self.dropout(torch.relu(self.layers[i % len(self.layers)](h, edges)))
+            out = torch.relu(self.layers[i % len(self.layers)](h, edges))
+            if i < self.depth - 1:  # the frame drops what comes out of the core
+                out = self.dropout(out)
             h = h + self.step * out if self.step else out
         return h
 
@@ -137,17 +139,38 @@ class InitialResidual(torch.nn.Module):
         return h
 
 
+def convolution(kind: str, channels: int, *, bias: bool = True) -> torch.nn.Module:
+    """PyG's ``GCNConv`` on Â, or ``GINConv`` (with an MLP of two layers) on the edges."""
+    from torch_geometric.nn import GCNConv, GINConv
+
+    if kind == "gcn":
+        return GCNConv(channels, channels, bias=bias, normalize=False)
+    return GINConv(
+        torch.nn.Sequential(
+            torch.nn.Linear(channels, channels),
+            torch.nn.ReLU(),
+            torch.nn.Linear(channels, channels),
+        )
+    )
+
+
+def edges_for(kind: str, wiring: Wiring) -> Tensor:
+    """What a `convolution` reads: Â as CSR, or the plain edges."""
+    return wiring.operator.matrix if kind == "gcn" else wiring.edge_index
+
+
 class Attention(torch.nn.Module):
-    """GPS layers with a GCN inside, as published: batch norm, full attention, an MLP."""
+    """GPS layers around a convolution, as published: batch norm, full attention, an MLP."""
 
-    def __init__(self, channels: int, depth: int, dropout: float) -> None:
+    def __init__(self, channels: int, depth: int, dropout: float, kind: str = "gcn") -> None:
         super().__init__()
-        from torch_geometric.nn import GCNConv, GPSConv
+        from torch_geometric.nn import GPSConv
 
+        self.kind = kind
         self.layers = torch.nn.ModuleList(
             GPSConv(
                 channels,
-                GCNConv(channels, channels, normalize=False),
+                convolution(kind, channels),  # pyright: ignore[reportArgumentType]
                 heads=2 - channels % 2,
                 dropout=dropout,
             )
@@ -156,22 +179,23 @@ class Attention(torch.nn.Module):
 
     def forward(self, h: Tensor, wiring: Wiring) -> Tensor:
         for layer in self.layers:
-            h = layer(h, wiring.operator.matrix, wiring.one_graph)
+            h = layer(h, edges_for(self.kind, wiring), wiring.one_graph)
         return h
 
 
 class AntiSymmetric(torch.nn.Module):
-    """A-DGN, PyG's ``AntiSymmetricConv`` with a GCN inside."""
+    """A-DGN, PyG's ``AntiSymmetricConv`` around a convolution."""
 
-    def __init__(self, channels: int, depth: int, step: float) -> None:
+    def __init__(self, channels: int, depth: int, step: float, kind: str = "gcn") -> None:
         super().__init__()
-        from torch_geometric.nn import AntiSymmetricConv, GCNConv
+        from torch_geometric.nn import AntiSymmetricConv
 
-        inner = GCNConv(channels, channels, bias=False, normalize=False)
+        self.kind = kind
+        inner: Any = convolution(kind, channels, bias=False)
         self.layer = AntiSymmetricConv(channels, inner, num_iters=depth, epsilon=step, gamma=0.1)
 
     def forward(self, h: Tensor, wiring: Wiring) -> Tensor:
-        return self.layer(h, wiring.operator.matrix)
+        return self.layer(h, edges_for(self.kind, wiring))
 
 
 class Swan(torch.nn.Module):
@@ -292,22 +316,25 @@ def _glorot(channels: int) -> Tensor:
 
 def make_core(
     name: str, channels: int, depth: int, *, step: float = 0.5, share: bool = True,
-    dropout: float = 0.0, **flow: Any,
+    dropout: float = 0.0, kind: str = "gcn", **flow: Any,
 ) -> Core:  # fmt: skip
-    """A contender's core of ``channels`` channels and ``depth`` layers, by name."""
+    """A contender's core of ``channels`` channels and ``depth`` layers, by name.
+
+    ``kind`` is the convolution inside ours, GPS and A-DGN.
+    """
     if name == "ours":
-        return Flow(channels, depth, step, dropout, share_weights=share, **flow)
+        return Flow(channels, depth, step, dropout, share_weights=share, backbone=kind, **flow)
     if name == "swan":
         return Swan(channels, depth, step)
     if name == "graff":
         return Graff(channels, depth, step)
     if name == "a-dgn":
-        return AntiSymmetric(channels, depth, step)
+        return AntiSymmetric(channels, depth, step, kind)
     if name == "gcn2":
         return InitialResidual(channels, depth, share, dropout)
     if name == "gps":
-        return Attention(channels, depth, dropout)
-    from torch_geometric.nn import GATv2Conv, GCNConv
+        return Attention(channels, depth, dropout, kind)
+    from torch_geometric.nn import GATv2Conv
 
     if name == "gatv2":
         return Stack(
@@ -315,15 +342,23 @@ def make_core(
             depth, share, step, lambda w: w.edge_index, dropout,
         )  # fmt: skip
 
-    def convolution() -> torch.nn.Module:
-        return GCNConv(channels, channels, normalize=False)
+    def gcn() -> torch.nn.Module:
+        return convolution("gcn", channels)
+
+    def gin() -> torch.nn.Module:
+        return convolution("gin", channels)
 
     if name == "gcn":
-        return Stack(convolution, depth, share, 0.0, lambda w: w.operator.matrix, dropout)
+        return Stack(gcn, depth, share, 0.0, lambda w: w.operator.matrix, dropout)
     if name == "gcn-residual":
-        return Stack(convolution, depth, share, step, lambda w: w.operator.matrix, dropout)
+        return Stack(gcn, depth, share, step, lambda w: w.operator.matrix, dropout)
     if name == "gcn-virtual-node":
-        stack = Stack(convolution, depth, share, step, lambda w: w.virtual, dropout)
+        stack = Stack(gcn, depth, share, step, lambda w: w.virtual, dropout)
+        return VirtualStack(channels, stack)
+    if name == "gin-residual":
+        return Stack(gin, depth, share, step, lambda w: w.edge_index, dropout)
+    if name == "gin-virtual-node":
+        stack = Stack(gin, depth, share, step, lambda w: w.virtual_edges, dropout)
         return VirtualStack(channels, stack)
     raise ValueError(f"name={name!r} is no contender")
 

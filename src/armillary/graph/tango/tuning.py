@@ -32,6 +32,9 @@ STEPS = {
 #: Attention needs no layer a hop: its depth is tuned in the place of the step, among depths at
 #: which some width gives the wanted number of parameters.
 ATTENTION_DEPTHS = {"transfer": (1, 2), "properties": (1, 3), "molecules": (1, 3)}
+#: Convolutions that are tried inside ours and the rivals that are built around one.
+CONVOLUTIONS = {"properties": ("gcn", "gin"), "molecules": ("gcn", "gin")}
+AROUND = ("ours", "gps", "a-dgn")
 #: Contenders that have no step.
 STEPLESS = ("gcn", "gcn2")
 SEEDS = (1000, 1001)
@@ -39,13 +42,15 @@ SEEDS = (1000, 1001)
 
 def grid(task: str, name: str) -> Iterator[Setting]:
     """The settings that are tried for a contender."""
+    kinds = CONVOLUTIONS.get(task, ("gcn",)) if name in AROUND else ("gcn",)
+    rates = LEARNING_RATES[task]
     if name == "gps":
-        for lr, depth in itertools.product(LEARNING_RATES[task], ATTENTION_DEPTHS[task]):
-            yield Setting(lr, share=False, depth=depth)
+        for lr, depth, kind in itertools.product(rates, ATTENTION_DEPTHS[task], kinds):
+            yield Setting(lr, share=False, depth=depth, convolution=kind)
     else:
         steps = STEPS[task][:1] if name in STEPLESS else STEPS[task]
-        for lr, step in itertools.product(LEARNING_RATES[task], steps):
-            yield Setting(lr, step)
+        for lr, step, kind in itertools.product(rates, steps, kinds):
+            yield Setting(lr, step, convolution=kind)
 
 
 def problem(task: str, seed: int) -> tuple[Problem, Course]:
