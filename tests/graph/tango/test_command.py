@@ -163,3 +163,26 @@ def test_models_and_targets_are_checked_before_work(karate, capsys):
     assert "the model was trained on constant, degree" in capsys.readouterr().err
     assert tango("predict", model, *tables, "-o", karate / "nowhere" / "p.csv") == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04 cut off", b"not an archive at all"], ids=["empty", "cut", "junk"]
+)
+def test_broken_archives_are_told_with_their_name(tmp_path, capsys, content):
+    (tmp_path / "broken.npz").write_bytes(content)
+    assert tango("train", tmp_path / "broken.npz", "-o", tmp_path / "m.safetensors") == 2
+    said = capsys.readouterr().err
+    assert "broken.npz" in said
+    assert "allow_pickle" not in said
+
+
+def test_one_class_and_folders_as_targets_are_refused(karate, capsys):
+    (karate / "one.csv").write_text(
+        "id,club,friends\n" + "\n".join(f"m{i},hi,{i}" for i in range(34)) + "\n"
+    )
+    tables = [karate / "edges.csv", "--nodes", karate / "one.csv", "--target", "club"]
+    assert tango("train", *tables, "-o", karate / "m.safetensors") == 2
+    assert "'hi'" in capsys.readouterr().err
+    (karate / "d.safetensors").mkdir()
+    assert tango("train", *tables, "-o", karate / "d.safetensors") == 2
+    assert "folder" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +65,7 @@ def train(
     """
     _need_extra()
     from armillary.graph.tango.estimator import SklearnTango
-    from armillary.graph.tango.files import Columns, read
+    from armillary.graph.tango.files import Columns
     from armillary.graph.tango.storage import save_model
 
     _check_target(out, ".safetensors")
@@ -72,7 +73,7 @@ def train(
         raise ValueError(f"--task {task!r}: it must be node or graph")
     chosen = tuple(part.strip() for part in features.split(",") if part.strip())
     columns = Columns(node_id, graph_column, target, chosen, directed)
-    data = read(graph, nodes, columns)
+    data = _read(graph, nodes, columns)
     y, known = _labels(data, task, target)
     model = SklearnTango(
         hidden, layers, epochs=epochs, lr=lr, dropout=dropout, backbone=backbone, random_state=seed
@@ -222,14 +223,41 @@ def _labels(data: Dataset, task: str, target: str) -> tuple[Any, Any]:
             y = np.where(known, y, 0).astype(np.int64)
     elif y.dtype.kind == "O":
         y = np.array([str(v) if k else "" for v, k in zip(y, known, strict=True)])
+    if y.dtype.kind != "f" and len(np.unique(y[known])) == 1:
+        raise ValueError(
+            f"every labelled {task} is of the class {y[known][0]!r}: nothing tells classes apart, "
+            "two are needed at least"
+        )
     return y, known
+
+
+def _read(graph: Path, nodes: Path | None, columns: Columns) -> Dataset:
+    """A dataset from files; what is broken in them is told with their name."""
+    import zipfile
+
+    from armillary.graph.tango.files import read
+
+    name = graph.name if nodes is None else f"{graph.name} or {nodes.name}"
+    try:
+        return read(graph, nodes, columns)
+    except (EOFError, zipfile.BadZipFile, IndexError, KeyError, UnicodeError) as error:
+        raise ValueError(
+            f"{name}: the file is empty, cut off or not of its kind ({type(error).__name__}): "
+            "write it anew"
+        ) from None
+    except ValueError as error:
+        if "allow_pickle" in str(error) or "pickled" in str(error):
+            raise ValueError(
+                f"{name}: it holds pickled objects, which are not read: save plain numbers"
+            ) from None
+        if name.split(" ")[0] in str(error):
+            raise
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _matching(graph: Path, nodes: Path | None, note: dict[str, Any]) -> Dataset:
     """A dataset with the features that the model was trained on."""
-    from armillary.graph.tango.files import read
-
-    data = read(graph, nodes, _columns(graph, note))
+    data = _read(graph, nodes, _columns(graph, note))
     if data.features != note["features"]:
         raise ValueError(
             f"{graph.name} gives the features {', '.join(data.features[:12])}; the model was "
@@ -252,3 +280,7 @@ def _check_target(path: Path, *suffixes: str) -> None:
         raise ValueError(f"{str(path)!r}: the name must end in {' or '.join(suffixes)}")
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{str(path)!r}: there is no such folder, make it first")
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder: give the name of a file")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise PermissionError(f"{str(path)!r}: its folder cannot be written")

@@ -45,12 +45,14 @@ def grid(task: str, name: str) -> Iterator[Setting]:
     kinds = CONVOLUTIONS.get(task, ("gcn",)) if name in AROUND else ("gcn",)
     rates = LEARNING_RATES[task]
     if name == "gps":
-        for lr, depth, kind in itertools.product(rates, ATTENTION_DEPTHS[task], kinds):
-            yield Setting(lr, share=False, depth=depth, convolution=kind)
+        for lr, depth in itertools.product(rates, ATTENTION_DEPTHS[task]):
+            for kind in kinds:
+                yield Setting(lr, share=False, depth=depth, convolution=kind)
     else:
         steps = STEPS[task][:1] if name in STEPLESS else STEPS[task]
-        for lr, step, kind in itertools.product(rates, steps, kinds):
-            yield Setting(lr, step, convolution=kind)
+        for lr, step in itertools.product(rates, steps):
+            for kind in kinds:
+                yield Setting(lr, step, convolution=kind)
 
 
 def problem(task: str, seed: int) -> tuple[Problem, Course]:
