@@ -187,11 +187,18 @@ def test_smoke_evidence_measures_every_claim_without_a_verdict(method, tmp_path)
         assert claim["errors"] == []
 
 
+#: Methods whose pages say that no full run stands behind them yet.
+NOT_MEASURED_YET = {"spikeinit", "ssn"}
+
+
 @each_method
 def test_committed_evidence_is_of_this_method_and_complete(method):
     from armillary.evidence import bundle
 
     found = bundle.committed(method.card.slug)
+    if method.card.slug in NOT_MEASURED_YET:
+        assert found is None, f"{method.card.slug} is measured: take it out of NOT_MEASURED_YET"
+        return
     assert found is not None, "no committed evidence: armillary bench --profile full"
     assert found.slug == method.card.slug
     assert found.profile == "full"
