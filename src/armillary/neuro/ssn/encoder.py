@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
-import numbers
 import os
 import warnings
 from collections.abc import Iterable
@@ -20,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from armillary.neuro.ssn.dynamics import SSNDynamics, UnstableNetwork
 from armillary.neuro.ssn.network import BATCH, Learner, Network, Rules
+from armillary.neuro.ssn.settings import check_settings, own_generator
 from armillary.neuro.ssn.whitening import Directions, Whitening
 from armillary.output import progress
 
@@ -89,31 +88,6 @@ def _refuse_non_finite(X: ArrayLike) -> None:
                 f"X[{row}, {column}] is {X[row, column]} (NaN and infinity are refused; "
                 f"{len(bad)} numbers are): leave those patches out"
             )
-
-
-def _numbers(values: Any) -> list[float]:
-    """Finite real numbers; [NaN], which is in no range, for anything else."""
-    try:
-        found = [float(value) for value in values]
-    except (TypeError, ValueError):
-        return [math.nan]
-    return found if all(map(math.isfinite, found)) else [math.nan]
-
-
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
-
-
-def _own_generator(seed: Any) -> np.random.Generator:
-    """A PCG64 generator of a seed; a generator that is given stays as it is."""
-    if isinstance(seed, np.random.RandomState):
-        return np.random.default_rng(int(copy.deepcopy(seed).randint(2**31)))
-    if isinstance(seed, np.random.Generator):
-        own = copy.deepcopy(seed)
-        if isinstance(own.bit_generator, np.random.PCG64):
-            return own
-        return np.random.default_rng(int(own.integers(2**62)))
-    return np.random.default_rng(seed)
 
 
 class SSNEncoder(TransformerMixin, BaseEstimator):
@@ -207,7 +181,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
                 patches only, or has a single pixel.
             UnstableNetwork: J_EE is too strong for J_EI, and lowering it did not help.
         """
-        self._check_settings()
+        check_settings(self)
         # A copy learns: what is refused half-way leaves this object as it was.
         new = copy.copy(self)
         patches = new._patches(X, reset=True)
@@ -236,7 +210,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         """
         first = not hasattr(self, "network_")
         if first:
-            self._check_settings()
+            check_settings(self)
         new = copy.copy(self)
         patches = new._patches(X, reset=first)
         if first:
@@ -253,30 +227,6 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         vars(self).clear()
         vars(self).update(vars(new))
         return self
-
-    def _check_settings(self) -> None:
-        tau, span, totals = (_numbers(v) for v in (self.tau, self.contrast_range, self.J))
-        wrong = {
-            "n_exc": not _whole(self.n_exc, 2),
-            "n_inh": not _whole(self.n_inh, 1),
-            "n": not all(v >= 1 for v in _numbers([self.n])),
-            "k": not all(v > 0 for v in _numbers([self.k])),
-            "tau": len(tau) != 2 or not min(tau) > 0,
-            "J": len(totals) != 4 or not min(totals) >= 0,
-            "gain": not all(v > 0 for v in _numbers([self.gain])),
-            "n_iter": not _whole(self.n_iter, 0),
-            "contrast_range": len(span) != 2 or not 0 < span[0] <= span[1],
-        }
-        accepted = {
-            "n_exc": "at least 2 units", "n_inh": "at least 1 unit", "n": "a number >= 1",
-            "k": "a number > 0", "tau": "two times > 0 in ms",
-            "J": "four totals >= 0: EE, EI, IE, II", "gain": "a number > 0 in mV",
-            "n_iter": "a number of batches >= 0",
-            "contrast_range": "two numbers, 0 < lowest <= highest",
-        }  # fmt: skip
-        for name, bad in wrong.items():
-            if bad:
-                raise ValueError(f"{name}={getattr(self, name)!r}: expected {accepted[name]}")
 
     def _patches(self, X: ArrayLike, *, reset: bool) -> NDArray:
         """(n, pixels) float patches."""
@@ -296,7 +246,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         return checked
 
     def _start(self, patches: NDArray) -> None:
-        self._rng = _own_generator(self.random_state)
+        self._rng = own_generator(self.random_state)
         self.whitening_ = Whitening.fit(patches)
         norms = self.whitening_.directions(patches).norm
         middle = float(np.mean(self.contrast_range))
