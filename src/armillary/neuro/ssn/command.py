@@ -177,7 +177,7 @@ def report(
             raise ValueError(
                 f"{source}: {len(x)} patches of its {half} half are not constant; report needs 20"
             )
-    found = robustness(encoder, *halves, seed)
+    found = robustness(encoder, halves[0], halves[1], seed)
     _write_table(out, found.columns.tolist(), found.to_numpy().tolist())
     output.console().table(
         ["contrast", "noise", "lateral", "without"],

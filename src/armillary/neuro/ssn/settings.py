@@ -49,7 +49,9 @@ def _numbers(values: Any) -> list[float]:
 
 
 def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+    return (
+        isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
+    )
 
 
 def own_generator(seed: Any) -> np.random.Generator:
