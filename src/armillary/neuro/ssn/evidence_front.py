@@ -159,6 +159,7 @@ def lead_at(contrast: float) -> Callable[[Table], float | None]:
                     found.append(worse + share * (better - worse))
         return mean("accuracy", "ours") - max(found) if found else None
 
+    lead.__name__ = f"lead at contrast {contrast:g}"  # what pages call the figure
     return lead
 
 
