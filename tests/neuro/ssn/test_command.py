@@ -11,7 +11,7 @@ from skimage import io
 
 from armillary.cli.root import run
 from armillary.corpora import images
-from armillary.neuro.ssn import SSNEncoder, storage
+from armillary.neuro.ssn import SSNEncoder, command, storage
 from armillary.neuro.ssn.patches import draw_patches, grid_patches, read_image
 
 
@@ -124,3 +124,88 @@ def test_images_that_cannot_be_used_are_refused_or_left_out(folder, tmp_path, ca
     assert "holds no patch of 10 by 10" in told
     assert "2 files were left out" in told
     assert (tmp_path / "e.npz").is_file()
+
+
+def test_a_white_image_is_named_and_left_out(tmp_path, capsys):
+    for name, picture in (("good", images.photo("grass")[:60, :60]), ("white", np.ones((60, 60)))):
+        eight = (255 * picture).astype(np.uint8)
+        io.imsave(tmp_path / f"{name}.png", eight, check_contrast=False)
+    arguments = ["fit", tmp_path, "-o", tmp_path / "e.npz", "--iterations", "1"]
+    told = refused(capsys, *arguments)
+    assert "white.png" in told
+    assert "is empty nearly everywhere" in told
+    more = ["--patches", "60", "--units", "16", "--skip-bad-files"]
+    assert run(["ssn", *map(str, arguments), *more]) == 3
+    assert "white.png" in capsys.readouterr().err
+
+
+def test_faint_images_are_looked_at(folder, tmp_path):
+    faint = 0.5 + 0.02 * (images.photo("camera")[200:290, 150:230] - 0.5)
+    io.imsave(tmp_path / "faint.tif", faint.astype(np.float32), check_contrast=False)
+    for verb, more in (("regime", ["--contrasts", "1"]), ("report", [])):
+        out = tmp_path / f"{verb}.csv"
+        command = ["ssn", verb, str(folder / "encoder.npz"), str(tmp_path / "faint.tif")]
+        assert run([*command, "-o", str(out), *more]) == 0
+        assert out.is_file()
+
+
+def test_encoders_that_are_none_are_told_in_one_line(folder, tmp_path, capsys):
+    with np.load(folder / "encoder.npz") as file:
+        arrays = dict(file)
+    wrong = {
+        "list": {"header": np.array("[1]")},
+        "bare": {"header": np.array('{"format": "armillary.ssn/1"}')},
+        "lost": {name: array for name, array in arrays.items() if name != "basis"},
+    }
+    for name, held in wrong.items():
+        np.savez(tmp_path / f"{name}.npz", **held)
+        told = refused(
+            capsys, "encode", tmp_path / f"{name}.npz", folder / "in" / "camera.png",
+            "-o", tmp_path / "c.npy",
+        )  # fmt: skip
+        assert "ssn encoder" in told
+
+
+def test_contrasts_that_were_not_learned_are_noted(folder, tmp_path, capsys):
+    x = grid_patches(read_image(folder / "in" / "camera.png"), 8, 20)
+    for name, patches, more in (("own", 0.01 * x, []), ("set", x, ["--contrast", "0.5"])):
+        np.save(tmp_path / f"{name}.npy", patches)
+        command = ["ssn", "encode", str(folder / "encoder.npz"), str(tmp_path / f"{name}.npy")]
+        assert run([*command, "-o", str(tmp_path / "c.npy"), *more]) == 0
+        told = " ".join(capsys.readouterr().err.split())
+        assert "patches enter at contrasts outside 1 to 3" in told
+
+
+def test_signed_integers_are_scaled_or_refused(folder, tmp_path, capsys):
+    x = grid_patches(read_image(folder / "in" / "camera.png"), 8, 20)
+    codes = []
+    for name, patches in (
+        ("signed", (255 * x).round().astype(np.int64)),
+        ("unsigned", (255 * x).round().astype(np.uint8)),
+    ):
+        np.save(tmp_path / f"{name}.npy", patches)
+        command = ["ssn", "encode", str(folder / "encoder.npz"), str(tmp_path / f"{name}.npy")]
+        assert run([*command, "-o", str(tmp_path / "c.npy")]) == 0
+        codes.append(np.load(tmp_path / "c.npy"))
+        assert ("are taken as 0 to 255" in capsys.readouterr().err) == (name == "signed")
+    np.testing.assert_array_equal(*codes)
+    for bad in ((1000 * x).astype(np.int32), x * 1j):
+        np.save(tmp_path / "bad.npy", bad)
+        told = refused(
+            capsys, "encode", folder / "encoder.npz", tmp_path / "bad.npy",
+            "-o", tmp_path / "c.npy",
+        )  # fmt: skip
+        assert "expected floats in [0, 1], uint8 or uint16" in " ".join(told.split())
+
+
+def test_the_halves_of_a_report_share_no_pixel(folder):
+    picture = np.tile(np.arange(40.0), (30, 1)) + 0.01 * np.random.default_rng(0).random((30, 40))
+    io.imsave(folder / "ramp.tif", picture.astype(np.float32), check_contrast=False)
+    left, right = command._halves(folder / "ramp.tif", 8)
+    top = float(read_image(folder / "ramp.tif")[:, :20].max())
+    assert left.max() <= top < right.min()
+
+
+def test_where_results_go_is_looked_at_before_learning(folder, tmp_path, capsys):
+    (tmp_path / "e.npz").mkdir()
+    assert "is a folder" in refused(capsys, "fit", folder / "in", "-o", tmp_path / "e.npz")

@@ -227,6 +227,41 @@ def test_slow_inhibition_oscillates_and_is_flagged():
     assert not bool(quick.oscillating)
 
 
+def test_a_cycle_of_the_steps_is_no_fixed_point():
+    """Strong inhibition of itself: u + J_II k u^2 = h has one root, jumped over by coarse steps."""
+    network, h = pair(0, 0, 0, 5), torch.tensor([[60.0, 600.0]], dtype=torch.float64)
+    found = network.fixed_point(h)
+    assert bool(found.converged)
+    u = (-1 + math.sqrt(1 + 4 * 5 * K * 600)) / (2 * 5 * K)
+    np.testing.assert_allclose(found.rates[0], [K * 60**2, K * u * u], rtol=1e-3)
+    coarse = network._settle(h, 0.5, 1e-4, 400)
+    assert not bool(coarse.converged)
+    assert float(coarse.residual) > 0.1
+
+
+def test_what_does_not_settle_has_no_regime():
+    drive = torch.tensor([[20.0, 5.0], [1.0, 1.0]], dtype=torch.float64)
+    found = pair(1.5, 1.5, 2.0, 0.3, tau=(10.0, 20.0)).regime(drive)
+    for value in found:
+        assert bool(value[0].isnan())
+        assert bool(value[1].isfinite())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"dt": 0.0}, r"dt=0\.0: expected a step > 0"),
+        ({"dt": math.nan}, "dt=nan"),
+        ({"cap": 5.0}, r"cap=5\.0: expected a finite time of at least 10 ms"),
+        ({"cap": math.inf}, "cap=inf"),
+        ({"tolerance": 0.0}, r"tolerance=0\.0"),
+    ],
+)
+def test_bad_steps_are_told(given, told):
+    with pytest.raises(ValueError, match=told):
+        random_network(0).fixed_point(random_drive(0), **given)
+
+
 def test_a_silent_item_is_at_rest():
     found = random_network(11).fixed_point(torch.zeros(2, 16, dtype=torch.float64))
     assert bool(found.converged.all())
@@ -238,12 +273,13 @@ def test_a_silent_item_is_at_rest():
     ("drive", "told"),
     [
         (torch.zeros(3, 5), r"shape \(3, 5\), expected \(items, 16\): 12 excitatory"),
+        (torch.ones(1, 16) * 1j, "drive holds numbers of type"),
         (torch.full((1, 16), math.nan), "drive holds NaN or infinite"),
     ],
 )
 def test_bad_drives_are_told(drive, told):
     with pytest.raises(ValueError, match=told):
-        random_network(0).fixed_point(drive.double())
+        random_network(0).fixed_point(drive if drive.is_complex() else drive.double())
 
 
 def test_bad_weights_are_told():

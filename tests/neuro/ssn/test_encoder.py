@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -154,8 +155,23 @@ def test_what_is_no_encoder_is_told(tmp_path):
     for name in ("text.npz", "other.npz"):
         with pytest.raises(ValueError, match="is not an ssn encoder: write one with"):
             SSNEncoder.load(tmp_path / name)
+    np.savez(tmp_path / "list.npz", header=np.array("[1]"))
+    with pytest.raises(ValueError, match="its header is no table"):
+        SSNEncoder.load(tmp_path / "list.npz")
+    np.savez(tmp_path / "bare.npz", header=np.array('{"format": "armillary.ssn/1"}'))
+    with pytest.raises(ValueError, match=r"damaged ssn encoder .it lacks 'parameters'"):
+        SSNEncoder.load(tmp_path / "bare.npz")
     with pytest.raises(FileNotFoundError, match="no ssn encoder at"):
         SSNEncoder.load(tmp_path / "absent.npz")
+
+
+@pytest.mark.parametrize("lost", ["basis", "network.w_ee", "decoder.1"])
+def test_a_file_that_lacks_an_array_is_told(encoder, tmp_path, lost):
+    with np.load(encoder.save(tmp_path / "e.npz")) as file:
+        arrays = {name: array for name, array in file.items() if name != lost}
+    np.savez(tmp_path / "e.npz", **arrays)
+    with pytest.raises(ValueError, match="damaged ssn encoder"):
+        SSNEncoder.load(tmp_path / "e.npz")
 
 
 def test_it_stands_in_a_pipeline_and_can_be_cloned(patches):
@@ -203,6 +219,77 @@ def test_before_fit_it_is_told():
     with pytest.raises(NotFittedError):
         small().ablate()
 
+    for read in ("components_", "filters_", "totals_"):
+        with pytest.raises(NotFittedError):
+            getattr(small(), read)
+
+
+def test_nothing_is_saved_before_fit(tmp_path):
+    with pytest.raises(NotFittedError):
+        small().save(tmp_path / "e.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_patch_that_is_too_bright_is_named(patches):
+    wild = small().fit(patches)
+    wild.network_ = dataclasses.replace(wild.network_, w_ee=20 * wild.network_.w_ee)
+    with pytest.raises(UnstableNetwork) as told:
+        wild.encode(patches[:600] * np.where(np.arange(600) >= 530, 1e3, 1e-3)[:, None])
+    assert "X[530] enters at contrast " in str(told.value)
+    assert "(learned: 1 to 3)" in str(told.value)
+    assert "lower contrast=, scale the patch down" in str(told.value)
+
+
+def test_a_fit_that_is_refused_changes_nothing(patches):
+    bad = small(J=(8.0, 0.2, 0.2, 0.2))
+    for learn in (bad.fit, bad.partial_fit):
+        with pytest.raises(UnstableNetwork):
+            learn(patches)
+        with pytest.raises(NotFittedError):
+            bad.transform(patches)
+    assert sorted(vars(bad)) == sorted(vars(small()))
+    good = small().fit(patches)
+    before = good.transform(patches[:5])
+    good.set_params(J=(8.0, 0.2, 0.2, 0.2))
+    with pytest.raises(UnstableNetwork):
+        good.fit(patches)
+    np.testing.assert_array_equal(good.transform(patches[:5]), before)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        np.random.RandomState(3),
+        np.random.Generator(np.random.Philox(3)),
+        np.random.default_rng(3),
+    ],
+)
+def test_generators_seed_and_are_not_advanced(patches, tmp_path, seed):
+    a, b = (small(random_state=seed).fit(patches) for _ in range(2))
+    np.testing.assert_array_equal(a.network_.w_ei, b.network_.w_ei)
+    again = SSNEncoder.load(a.save(tmp_path / "e.npz"))
+    np.testing.assert_array_equal(
+        again.partial_fit(patches).network_.w_ei, a.partial_fit(patches).network_.w_ei
+    )
+
+
+def test_a_view_draws_for_itself(patches):
+    a, b = (small().fit(patches) for _ in range(2))
+    a.ablate().partial_fit(patches)
+    np.testing.assert_array_equal(
+        a.partial_fit(patches).network_.w_ei, b.partial_fit(patches).network_.w_ei
+    )
+
+
+def test_complex_numbers_are_refused(encoder, patches):
+    for call in (
+        lambda: encoder.transform(patches[:2] * 1j),
+        lambda: encoder.transform(patches[:2], contrast=2j),
+        lambda: encoder.inverse_transform(np.ones((2, 64)) * 1j),
+    ):
+        with pytest.raises(ValueError, match=r"[Cc]omplex"):
+            call()
+
 
 def test_contrast_outside_the_trained_range_warns(encoder, patches):
     with pytest.warns(ContrastOutsideTraining, match="1 of 1 contrasts are outside 1 to 3"):
@@ -237,8 +324,16 @@ def test_bad_contrasts_are_told(encoder, patches, contrast, told):
         ({"J": (1.0, -1.0, 1.0, 1.0)}, "expected four totals >= 0"),
         ({"tau": (20.0, 0.0)}, "expected two times > 0"),
         ({"n_iter": -1}, "n_iter=-1"),
-        ({"contrast_range": (0.0, 1.0)}, "expected 0 < lowest <= highest"),
+        ({"contrast_range": (0.0, 1.0)}, "expected two numbers, 0 < lowest <= highest"),
         ({"gain": 0.0}, "gain=0"),
+        ({"gain": np.inf}, "gain=inf: expected a number > 0 in mV"),
+        ({"k": "a"}, "k='a': expected a number > 0"),
+        ({"n_exc": 24.5}, r"n_exc=24\.5: expected at least 2"),
+        ({"n_inh": True}, "n_inh=True"),
+        ({"tau": (20.0,)}, r"tau=\(20\.0,\): expected two times > 0"),
+        ({"tau": 20.0}, "tau=20"),
+        ({"contrast_range": (1.0,)}, r"contrast_range=\(1\.0,\): expected two numbers"),
+        ({"contrast_range": (1.0, np.inf)}, "expected two numbers"),
     ],
 )
 def test_bad_settings_are_told(patches, setting, told):

@@ -108,19 +108,55 @@ def points(spikes: list[float], accuracy: list[float]) -> dict[str, float]:
     }
 
 
+def swept(cost: float, accuracy: float) -> dict[str, dict[str, float]]:
+    """Every rival at all gains: so many spikes and such an accuracy, by the gain."""
+    names = [list(sweep) for sweep in evidence_front.SWEEPS.values()]
+    return {
+        who: points([cost * g] * 5, [accuracy + 0.1 * np.log10(g)] * 5)
+        for sweep in names
+        for who, g in zip(sweep, evidence_front.GAINS, strict=True)
+    }
+
+
 def test_the_lead_on_the_front_is_over_rivals_that_cost_no_more():
-    ours = points([1, 2, 3, 4, 5], [0.1, 0.3, 0.4, 0.5, 0.6])
-    cheap = points([2, 4, 8, 16, 32], [0.35, 0.45, 0.6, 0.7, 0.8])
-    dear = points([10, 20, 30, 40, 50], [0.9, 0.9, 0.9, 0.9, 0.9])
-    lead = evidence_front.lead_on_the_front
-    # At 1 no rival is as cheap; leads at 2, 3, 4, 5: -0.05, 0.05, 0.05, 0.15.
-    assert lead(table([{"ours": ours, "no-lateral": cheap, "divisive": dear}])) == pytest.approx(
-        0.15
+    lead = evidence_front.lead_at(1.0)
+    ours = points([1, 2, 3, 20, 5], [0.1, 0.3, 0.4, 0.6, 0.9])
+    # A rival of 100 spikes and accuracy 0.8 is scaled down to our 20 spikes, between two gains.
+    assert lead(table([{"ours": ours, **swept(100, 0.8)}])) == pytest.approx(
+        0.6 - (0.8 + 0.1 * np.log10(0.2))
     )
-    better = points([1, 2, 3, 4, 5], [0.2, 0.4, 0.5, 0.6, 0.7])
-    assert lead(table([{"ours": ours, "no-lateral": cheap, "divisive": better}])) == pytest.approx(
-        -0.1
+    # One that is cheaper as it is counts in full; one that cannot be as cheap does not count.
+    assert lead(table([{"ours": ours, **swept(10, 0.7)}])) == pytest.approx(-0.1)
+    assert lead(table([{"ours": ours, **swept(1e4, 0.8)}])) is None
+    # Another contrast has another cost.
+    assert evidence_front.lead_at(2.0)(table([{"ours": ours, **swept(5, 0.7)}])) == pytest.approx(
+        0.2
     )
+
+
+def test_rivals_of_the_front_are_scaled_before_spikes_are_drawn():
+    work = evidence_front.setup(CELL)
+    plain, tenth = (evidence_front.without_lateral(g)(work, CELL) for g in (1.0, 0.1))
+    assert tenth["spikes, contrast 1"] == pytest.approx(0.1 * plain["spikes, contrast 1"])
+    soft, hard = (evidence_front.divisive(s, 1.0)(work, CELL) for s in (2.0, 0.125))
+    assert hard["spikes, contrast 2"] < soft["spikes, contrast 2"] < plain["spikes, contrast 2"]
+
+
+def test_ours_is_read_by_its_own_best_decoder_against_rivals():
+    work = evidence_robustness.setup(CELL)
+    found = evidence_robustness.ours_own_decoder(work, CELL)
+    features = evidence_robustness.rates_of(work.encoder)
+    decoders = fit_decoders(features(work.fold.fit), work.fold.target(work.fold.fit))
+    chosen = evidence_robustness.best_intercept(features, decoders, work)
+    by = evidence_robustness.GRID[8]
+    expected = cosine(
+        decoders.decode(features(work.test[by]), chosen[by]), work.fold.target(work.fold.test)
+    )
+    assert found[f"cosine, {by}"] == pytest.approx(expected)
+    against = {c.id: c for c in evidence_robustness.ROBUSTNESS.claims}
+    for name in ("low-contrast-against-all", "every-degradation-against-all"):
+        assert {c.stat.of for c in against[name].conditions} == {"ours-own-decoder"}
+    assert against["low-contrast-features"].conditions[0].stat.of == "ours"
 
 
 @pytest.mark.parametrize(

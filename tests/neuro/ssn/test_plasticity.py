@@ -148,3 +148,15 @@ def test_learning_moves_weights_away_from_chance(patches, encoder):
     for name in ("f_exc", "f_inh", "w_ee", "w_ei", "w_ie"):
         learned, before = getattr(encoder.network_, name), getattr(random, name)
         assert float((learned - before).norm() / before.norm()) > 0.1, name
+
+
+def test_totals_are_the_same_before_and_after_learning(patches):
+    """A single inhibitory unit inhibits itself; no excitatory unit ever drives itself."""
+    totals = (0.5, 1.5, 1.5, 0.3)
+    for batches in (0, 3):
+        model = SSNEncoder(n_exc=16, n_inh=1, n_iter=batches, J=totals, random_state=0)
+        net = model.fit(patches).network_
+        for w, total in zip((net.w_ee, net.w_ei, net.w_ie, net.w_ii), net.totals, strict=True):
+            np.testing.assert_allclose(w.sum(1), total, rtol=1e-5)
+        assert not net.w_ee.diagonal().any()
+    assert float(net.w_ii) == pytest.approx(0.3)

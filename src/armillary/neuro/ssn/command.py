@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,8 @@ Contrasts = Annotated[
 ]
 #: Patches that `regime` and `report` look at, drawn from an image.
 LOOKED_AT = 400
+#: They are blank up to this standard deviation, which is rounding.
+BLANK = 1e-9
 
 
 @app.callback()
@@ -106,6 +109,7 @@ def encode(
     encoder, side = _load(model)
     x = _patches(source, side, lambda image: grid_patches(image, side, step))
     found = quietly_encoded(encoder.ablate(lateral=lateral), x, contrast)
+    _note_contrasts(encoder, found.contrast[~found.blank])
     with output.atomic_path(out) as temporary, temporary.open("wb") as file:
         np.save(file, found.rates, allow_pickle=False)
     if flags is not None:
@@ -157,7 +161,8 @@ def report(
 ) -> None:
     """Does this encoder keep more of *your* faint and noisy patches than without lateral ones?
 
-    Half of the patches fit linear decoders, the other half are degraded and decoded.
+    The left half of the image (of a .npy file: the first half of its patches) fits linear decoders
+    and chooses between them; the right half is degraded and decoded.
 
     Example: armillary ssn report encoder.npz photo.png -o robustness.csv
     """
@@ -166,11 +171,13 @@ def report(
 
     _check_target(out, ".csv", ".json")
     encoder, side = _load(model)
-    x = _patches(source, side, _draw(side))
-    x = x[~encoder.whitening_.directions(x).blank]
-    if len(x) < 40:
-        raise ValueError(f"{source}: {len(x)} patches that are not constant; report needs 40")
-    found = robustness(encoder, x[::2], x[1::2], seed)
+    halves = [half[~encoder.whitening_.directions(half).blank] for half in _halves(source, side)]
+    for half, x in zip(("first (left)", "second (right)"), halves, strict=True):
+        if len(x) < 20:
+            raise ValueError(
+                f"{source}: {len(x)} patches of its {half} half are not constant; report needs 20"
+            )
+    found = robustness(encoder, halves[0], halves[1], seed)
     _write_table(out, found.columns.tolist(), found.to_numpy().tolist())
     output.console().table(
         ["contrast", "noise", "lateral", "without"],
@@ -184,13 +191,13 @@ def _need_extra() -> None:
 
 
 def _images(folder: Path, patch: int, skip: bool) -> tuple[list[NDArray[np.float64]], int]:
-    from armillary.neuro.ssn.patches import all_patches, image_files, read_image
+    from armillary.neuro.ssn.patches import image_files, read_image, refuse_empty
 
     images, skipped = [], 0
     for path in image_files(folder):
         try:
             image = read_image(path)
-            all_patches(image, patch)
+            refuse_empty(image, patch)
         except ValueError as error:
             if not skip:
                 raise ValueError(f"{path}: {error}; or pass --skip-bad-files") from error
@@ -212,12 +219,41 @@ def _load(path: Path) -> tuple[SSNEncoder, int]:
     return encoder, int(side)
 
 
-def _draw(side: int):
+def _draw(side: int, count: int = LOOKED_AT):
+    """Patches of an image, faint ones too: only blank ones are not drawn."""
     import numpy as np
 
     from armillary.neuro.ssn.patches import draw_patches
 
-    return lambda image: draw_patches([image], side, LOOKED_AT, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    return lambda image: draw_patches([image], side, count, rng, empty=BLANK)
+
+
+def _halves(source: Path, side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Patches of the left and of the right half of an image, which share no pixel; or of a file."""
+    if source.suffix.lower() == ".npy":
+        x = _patches(source, side, None)
+        return x[: len(x) // 2], x[len(x) // 2 :]
+    draw = _draw(side, LOOKED_AT // 2)
+
+    def half(right: bool) -> NDArray[np.float64]:
+        def cut(image):
+            middle = image.shape[1] // 2
+            return draw(image[:, middle:] if right else image[:, :middle])
+
+        return _patches(source, side, cut)
+
+    return half(False), half(True)
+
+
+def _note_contrasts(encoder: SSNEncoder, contrast: NDArray[np.float64]) -> None:
+    low, high = encoder.contrast_range
+    outside = int(((contrast < low) | (contrast > high)).sum())
+    if outside:
+        output.console().note(
+            f"warning: {outside} of {len(contrast)} patches enter at contrasts outside {low:g} to "
+            f"{high:g}, which the encoder learned at"
+        )
 
 
 def _patches(source: Path, side: int, cut) -> NDArray[np.float64]:
@@ -227,7 +263,11 @@ def _patches(source: Path, side: int, cut) -> NDArray[np.float64]:
     from armillary.neuro.ssn.patches import read_image
 
     if source.suffix.lower() != ".npy":
-        return cut(read_image(source))
+        image = read_image(source)
+        try:
+            return cut(image)
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from error
     if not source.is_file():
         raise FileNotFoundError(f"no file {str(source)!r}")
     try:
@@ -241,8 +281,28 @@ def _patches(source: Path, side: int, cut) -> NDArray[np.float64]:
             f"{str(source)!r} has the shape {found.shape}: expected (n, {side * side}) or "
             f"(n, {side}, {side}), as the encoder learned"
         )
+    return _pixels(found, source)
+
+
+def _pixels(found: NDArray, source: Path) -> NDArray[np.float64]:
+    """Patches with unsigned integers scaled to [0, 1], as images are."""
+    import numpy as np
+
     if np.issubdtype(found.dtype, np.unsignedinteger):
         return found / float(np.iinfo(found.dtype).max)
+    if np.issubdtype(found.dtype, np.signedinteger):
+        if found.size and (found.min() < 0 or found.max() > 255):
+            raise ValueError(
+                f"{str(source)!r} holds {found.dtype} numbers from {found.min()} to {found.max()}: "
+                "expected floats in [0, 1], uint8 or uint16"
+            )
+        output.console().note(f"{source}: {found.dtype} numbers are taken as 0 to 255 and scaled")
+        return found / 255.0
+    if not np.issubdtype(found.dtype, np.floating):
+        raise ValueError(
+            f"{str(source)!r} holds {found.dtype} numbers: expected floats in [0, 1], uint8 or "
+            "uint16"
+        )
     return found.astype(np.float64)
 
 
@@ -265,6 +325,10 @@ def _check_target(path: Path | None, *suffixes: str) -> None:
         raise ValueError(f"{str(path)!r}: the name must end in {' or '.join(suffixes)}")
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{str(path)!r}: there is no such folder, make it first")
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder: give the name of a file")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise PermissionError(f"{str(path)!r}: its folder cannot be written to")
 
 
 def _exit(skipped: int) -> None:

@@ -12,6 +12,7 @@ Miller, Neural Computation 2013; Rubin, Van Hooser, Miller, Neuron 2015.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
 RUNAWAY_RATE = 1e3
 #: How often convergence is looked at, and the window in which an oscillation is looked for (ms).
 CHECK_EVERY, OSCILLATION_WINDOW = 10.0, 50.0
-#: The step in ms with which items are tried again that a coarser one did not settle.
-FINE_STEP = 0.5
+#: The step in ms with which items are tried again that a coarser one did not settle; and finer ones
+#: for those whose rates jump to and fro from step to step, which no continuous motion does.
+FINE_STEP, FINER_STEPS = 0.5, (0.125, 0.03125)
+#: At a fixed point the residual, too, is small: so many tolerances. (Where rates creep, a change of
+#: the tolerance in 10 ms is a residual of about twice that.)
+RESIDUAL_BOUND = 100.0
 
 
 class UnstableNetwork(ValueError):
@@ -38,7 +43,8 @@ class FixedPoint(NamedTuple):
 
     Attributes:
         rates: (B, N) in Hz, excitatory units first.
-        converged: (B,) whether the rates changed by less than the tolerance in the last 10 ms.
+        converged: (B,) whether the rates changed by less than the tolerance in the last 10 ms, and
+            the residual was below 100 tolerances.
         residual: (B,) ||phi(u) - r|| / ||r||; zero at a fixed point.
         oscillating: (B,) not converged, and rates moved by more than 1 % (standard deviation over
             the last 50 ms, relative to the mean).
@@ -53,7 +59,7 @@ class FixedPoint(NamedTuple):
 
 
 class Regime(NamedTuple):
-    """What a fixed point's surroundings look like.
+    """What a fixed point's surroundings look like; NaN where rates do not settle.
 
     Attributes:
         exponent: (B,) d log(sum r_E) / d log(contrast): n without lateral connections, above 1
@@ -125,8 +131,10 @@ class SSNDynamics(nn.Module):
                     f"{name} holds negative or non-finite numbers: weights are magnitudes >= 0, "
                     "the signs of E and I are the network's own"
                 )
-        if n < 1 or k <= 0 or min(tau) <= 0:
-            raise ValueError(f"n={n}, k={k}, tau={tau}: expected n >= 1, k > 0 and tau > 0")
+        if len(tau) != 2 or not all(0 < number < math.inf for number in (*tau, k)):
+            raise ValueError(f"k={k}, tau={tau}: expected k > 0 and two times > 0, all finite")
+        if not 1 <= n < math.inf:
+            raise ValueError(f"n={n}: expected n >= 1 and finite")
         signed = torch.cat([torch.cat([w_ee, -w_ei], 1), torch.cat([w_ie, -w_ii], 1)], 0)
         self.weight = nn.Parameter(signed, requires_grad=False)
         constants = signed.new_tensor([tau[0]] * n_exc + [tau[1]] * n_inh)
@@ -176,15 +184,16 @@ class SSNDynamics(nn.Module):
 
         Raises:
             UnstableNetwork: rates run away.
-            ValueError: the drive has another number of units, or is not finite.
+            ValueError: the drive has another number of units, or is not finite and real; a step,
+                tolerance or cap is out of its range.
         """
-        if drive.ndim != 2 or drive.shape[1] != self.n_exc + self.n_inh:
-            raise ValueError(
-                f"drive has the shape {tuple(drive.shape)}, expected (items, "
-                f"{self.n_exc + self.n_inh}): {self.n_exc} excitatory and {self.n_inh} inhibitory"
-            )
-        if not torch.isfinite(drive).all():
-            raise ValueError("drive holds NaN or infinite numbers: leave those items out")
+        self._refuse_drive(drive)
+        if not 0 < dt <= CHECK_EVERY:
+            raise ValueError(f"dt={dt!r}: expected a step > 0 and <= {CHECK_EVERY:g} ms")
+        if not 0 < tolerance < 1:
+            raise ValueError(f"tolerance={tolerance!r}: expected a number between 0 and 1")
+        if not CHECK_EVERY <= cap < math.inf:
+            raise ValueError(f"cap={cap!r}: expected a finite time of at least {CHECK_EVERY:g} ms")
         with torch.no_grad():
             found = self._settled(drive, dt, tolerance, cap) if self.lateral else None
         if found is None:
@@ -196,14 +205,40 @@ class SSNDynamics(nn.Module):
             return found._replace(rates=self._attached(drive, found.rates))
         return found
 
+    def _refuse_drive(self, drive: Tensor) -> None:
+        if drive.ndim != 2 or drive.shape[1] != self.n_exc + self.n_inh:
+            raise ValueError(
+                f"drive has the shape {tuple(drive.shape)}, expected (items, "
+                f"{self.n_exc + self.n_inh}): {self.n_exc} excitatory and {self.n_inh} inhibitory"
+            )
+        if not torch.isfinite(drive).all():
+            raise ValueError("drive holds NaN or infinite numbers: leave those items out")
+        if not drive.is_floating_point():
+            raise ValueError(f"drive holds numbers of type {drive.dtype}: expected real floats")
+
     def _settled(self, drive: Tensor, dt: float, tolerance: float, cap: float) -> FixedPoint:
         found = self._settle(drive, dt, tolerance, cap)
-        if dt > FINE_STEP and not found.converged.all():
-            left = torch.nonzero(~found.converged)[:, 0]
-            again = self._settle(drive[left], FINE_STEP, tolerance, cap)
-            for whole, part in zip(found, again, strict=True):
+        for step in (FINE_STEP, *FINER_STEPS):
+            again = ~found.converged
+            if step < FINE_STEP and again.any():
+                again = again & self._flips(drive, found.rates, min(dt, step * 4))
+            if step >= dt or not again.any():
+                continue
+            left = torch.nonzero(again)[:, 0]
+            for whole, part in zip(
+                found, self._settle(drive[left], step, tolerance, cap), strict=True
+            ):
                 whole[left] = part
         return found
+
+    def _flips(self, drive: Tensor, rates: Tensor, dt: float) -> Tensor:
+        """(B,) whether two steps in a row go opposite ways: the step is too coarse."""
+        decay = torch.exp(-dt / self.time_constants)
+        path = [rates]
+        for _ in range(2):
+            target = self.transfer(self.net_input(drive, path[-1]))
+            path.append(decay * path[-1] + (1 - decay) * target)
+        return ((path[1] - path[0]) * (path[2] - path[1])).sum(1) < 0
 
     def _settle(self, drive: Tensor, dt: float, tolerance: float, cap: float) -> FixedPoint:
         items = len(drive)
@@ -230,6 +265,9 @@ class SSNDynamics(nn.Module):
                 watch.append(now.clone())
             norm = now.norm(dim=1)
             done = (now - before).norm(dim=1) <= tolerance * norm
+            if done.any():
+                # After an even number of steps a cycle of two would look like rest.
+                done[done.clone()] = self._at_rest(h[done], now[done], tolerance)
             if not done.any():
                 continue
             at = left[done]
@@ -246,6 +284,10 @@ class SSNDynamics(nn.Module):
         u = self.net_input(drive, rates)
         rates = torch.where((u > 0) | ~converged[:, None], rates, torch.zeros_like(rates))
         return FixedPoint(rates, converged, self.residual(drive, rates), oscillating, time)
+
+    def _at_rest(self, drive: Tensor, rates: Tensor, tolerance: float) -> Tensor:
+        bound = max(RESIDUAL_BOUND * tolerance, 1e3 * torch.finfo(rates.dtype).eps)
+        return self.residual(drive, rates) <= bound
 
     def _refuse_runaway(self, rates: Tensor, limit: Tensor) -> None:
         highest = rates.amax(1) if rates.numel() else rates.new_zeros(len(rates))
@@ -296,7 +338,11 @@ class SSNDynamics(nn.Module):
 
         Raises:
             UnstableNetwork: rates run away.
+            ValueError: see `fixed_point`; or ``dt`` and ``duration`` are not above zero.
         """
+        self._refuse_drive(drive)
+        if not (0 < dt < math.inf and 0 < duration < math.inf):
+            raise ValueError(f"dt={dt!r}, duration={duration!r}: expected two times > 0 in ms")
         decay = torch.exp(-dt / self.time_constants)
         limit = (10 * self.transfer(drive.detach()).amax(1)).clamp(min=RUNAWAY_RATE)
         rates, found = torch.zeros_like(drive), []
@@ -350,8 +396,9 @@ class SSNDynamics(nn.Module):
         The drive is taken to be proportional to contrast, so that
         dr / d log(contrast) = (1 - phi' W)^-1 phi' h.
         """
-        # The exponent divides by the rates: 1e-4 of them would be 1e-4 of it.
-        rates = self.fixed_point(drive, tolerance=1e-7, cap=1000).rates
+        # The exponent divides by the rates: 1e-4 of them would be 1e-4 of it. Slow items are given
+        # their time: to leave them out would hide the slowest modes.
+        rates, converged, *_ = self.fixed_point(drive, tolerance=1e-6, cap=4000)
         u = self.net_input(drive, rates)
         slope = self.slope(u)
         weight = self.weight if self.lateral else torch.zeros_like(self.weight)
@@ -361,7 +408,8 @@ class SSNDynamics(nn.Module):
         exponent = gain[:, : self.n_exc, 0].sum(1) / total
         e = self.n_exc
         isn = [self._isn(s[:e], weight[:e, :e]) for s in slope]
-        return Regime(exponent, torch.stack(isn), self.abscissa(drive, rates))
+        found = (exponent, torch.stack(isn), self.abscissa(drive, rates))
+        return Regime(*(value.masked_fill(~converged, math.nan) for value in found))
 
     @staticmethod
     def _isn(slope: Tensor, w_ee: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import Ridge
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from armillary.neuro.ssn.dynamics import SSNDynamics
+from armillary.neuro.ssn.dynamics import SSNDynamics, UnstableNetwork
 from armillary.neuro.ssn.network import BATCH, Learner, Network, Rules
+from armillary.neuro.ssn.settings import check_settings, own_generator
 from armillary.neuro.ssn.whitening import Directions, Whitening
 from armillary.output import progress
 
@@ -64,6 +65,19 @@ class Encoding(NamedTuple):
     blank: Bool[NDArray, " n"]
 
 
+def _first_runaway(dynamics: SSNDynamics, drive: torch.Tensor) -> int:
+    """The first item whose rates run away; some item's do. Items do not see each other."""
+    calm, wild = 0, len(drive)  # so many from the start are calm; so many are not
+    while wild - calm > 1:
+        middle = (calm + wild) // 2
+        try:
+            dynamics.fixed_point(drive[calm:middle])
+            calm = middle
+        except UnstableNetwork:
+            wild = middle
+    return wild - 1
+
+
 def _refuse_non_finite(X: ArrayLike) -> None:
     """Say where a table of numbers is not finite; what is no such table is told by scikit-learn."""
     if isinstance(X, np.ndarray) and X.ndim == 2 and np.issubdtype(X.dtype, np.floating):
@@ -100,7 +114,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         contrast_range: lowest and highest contrast while learning.
         lateral: False cuts the lateral connections, while learning too.
         device: where the dynamics run, as torch names it.
-        random_state: seed of weights and batches.
+        random_state: seed of weights and batches; a generator is read, not advanced.
         rules: learning rates; None: the defaults of `Rules`.
         verbose: show a progress bar while learning.
 
@@ -134,7 +148,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         contrast_range: tuple[float, float] = (1.0, 3.0),
         lateral: bool = True,
         device: str = "cpu",
-        random_state: int | np.random.Generator | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
         rules: Rules | None = None,
         verbose: bool = False,
     ) -> None:
@@ -167,58 +181,52 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
                 patches only, or has a single pixel.
             UnstableNetwork: J_EE is too strong for J_EI, and lowering it did not help.
         """
-        self._check_settings()
-        patches = self._patches(X, reset=True)
-        self._start(patches)
-        x = self._learnable(patches)
-        self._learn(
-            x[self._rng.integers(len(x), size=BATCH)]
+        check_settings(self)
+        # A copy learns: what is refused half-way leaves this object as it was.
+        new = copy.copy(self)
+        patches = new._patches(X, reset=True)
+        new._start(patches)
+        x = new._learnable(patches)
+        new._learn(
+            x[new._rng.integers(len(x), size=BATCH)]
             for _ in progress(range(self.n_iter), "learning", quiet=not self.verbose)
         )
-        self._finish(patches)
-        return self
+        new._finish(patches)
+        return self._become(new)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> SSNEncoder:
         """Learn from these patches once each, in random order; the first call sets the whitening.
 
+        The decoder of `inverse_transform` is fitted anew to the patches of this call alone: codes
+        of earlier ones are those of a network that has changed since. Let the last call have some
+        hundreds of patches, or expect poor reconstructions.
+
         Args:
             X: (n, pixels) patches.
             y: ignored.
+
+        Raises:
+            ValueError, UnstableNetwork: as `fit`; this object is then as it was.
         """
         first = not hasattr(self, "network_")
         if first:
-            self._check_settings()
-        patches = self._patches(X, reset=first)
+            check_settings(self)
+        new = copy.copy(self)
+        patches = new._patches(X, reset=first)
         if first:
-            self._start(patches)
-        x = self._learnable(patches)
-        order = self._rng.permutation(len(x))
-        self._learn(x[order[start : start + BATCH]] for start in range(0, len(x), BATCH))
-        self._finish(patches)
-        return self
+            new._start(patches)
+        else:
+            new._rng = copy.deepcopy(self._rng)
+        x = new._learnable(patches)
+        order = new._rng.permutation(len(x))
+        new._learn(x[order[start : start + BATCH]] for start in range(0, len(x), BATCH))
+        new._finish(patches)
+        return self._become(new)
 
-    def _check_settings(self) -> None:
-        low, high = self.contrast_range
-        wrong = {
-            "n_exc": self.n_exc < 2,
-            "n_inh": self.n_inh < 1,
-            "n": not self.n >= 1,
-            "k": not self.k > 0,
-            "tau": not min(self.tau) > 0,
-            "J": len(self.J) != 4 or not min(self.J) >= 0 or not np.isfinite(self.J).all(),
-            "gain": not self.gain > 0,
-            "n_iter": self.n_iter < 0,
-            "contrast_range": not 0 < low <= high,
-        }
-        accepted = {
-            "n_exc": "at least 2 units", "n_inh": "at least 1 unit", "n": "a number >= 1",
-            "k": "a number > 0", "tau": "two times > 0 in ms",
-            "J": "four totals >= 0: EE, EI, IE, II", "gain": "a number > 0",
-            "n_iter": "a number of batches >= 0", "contrast_range": "0 < lowest <= highest",
-        }  # fmt: skip
-        for name, bad in wrong.items():
-            if bad:
-                raise ValueError(f"{name}={getattr(self, name)!r}: expected {accepted[name]}")
+    def _become(self, new: SSNEncoder) -> SSNEncoder:
+        vars(self).clear()
+        vars(self).update(vars(new))
+        return self
 
     def _patches(self, X: ArrayLike, *, reset: bool) -> NDArray:
         """(n, pixels) float patches."""
@@ -238,11 +246,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         return checked
 
     def _start(self, patches: NDArray) -> None:
-        self._rng = (
-            copy.deepcopy(self.random_state)
-            if isinstance(self.random_state, np.random.Generator)
-            else np.random.default_rng(self.random_state)
-        )
+        self._rng = own_generator(self.random_state)
         self.whitening_ = Whitening.fit(patches)
         norms = self.whitening_.directions(patches).norm
         middle = float(np.mean(self.contrast_range))
@@ -338,7 +342,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         Raises:
             NotFittedError: before `fit`.
             ValueError: X or the contrasts are not finite, or the contrasts are negative.
-            UnstableNetwork: rates ran away.
+            UnstableNetwork: rates ran away; the message names the first such patch.
         """
         check_is_fitted(self, "network_")
         found = self.whitening_.directions(self._patches(X, reset=False))
@@ -356,6 +360,8 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
     def _contrasts(self, found: Directions, contrast: ArrayLike | None) -> NDArray:
         if contrast is None:
             return found.norm / self.reference_norm_
+        if np.iscomplexobj(contrast):
+            raise ValueError("contrast holds complex numbers: expected real ones >= 0")
         given = np.asarray(contrast, dtype=np.float64)
         if given.ndim > 1 or (given.ndim == 1 and len(given) != len(found.x)):
             raise ValueError(
@@ -391,7 +397,16 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
             with torch.inference_mode():
                 drive = network.drive(x.to(self.device), c.to(self.device, dtype))
                 drive[torch.as_tensor(found.blank[start : start + BLOCK])] = 0
-                parts.append(dynamics.fixed_point(drive))
+                try:
+                    parts.append(dynamics.fixed_point(drive))
+                except UnstableNetwork as error:
+                    at = _first_runaway(dynamics, drive)
+                    raise UnstableNetwork(
+                        f"X[{start + at}] enters at contrast {float(c[at]):.4g} (learned: "
+                        f"{self.contrast_range[0]:g} to {self.contrast_range[1]:g}) and is too "
+                        "bright: lower contrast=, scale the patch down or leave it out, or learn "
+                        f"with other totals J ({error})"
+                    ) from error
         rates, converged, residual, oscillating, _ = (
             torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)
         )
@@ -420,6 +435,8 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
             X: (n, E) rates.
         """
         check_is_fitted(self, "network_")
+        if np.iscomplexobj(X):
+            raise ValueError("X holds complex numbers: rates are real and >= 0")
         rates = np.asarray(X, dtype=np.float64)
         if rates.ndim != 2 or rates.shape[1] != self.n_exc:
             raise ValueError(f"X has the shape {rates.shape}, expected (n, {self.n_exc}) rates")
@@ -432,16 +449,19 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
     @property
     def components_(self) -> Float[NDArray, "E pixels"]:
         """The patch that each excitatory unit's afferents draw, in pixels."""
+        check_is_fitted(self, "network_")
         return self.whitening_.patches(self.network_.f_exc.double().numpy())
 
     @property
     def filters_(self) -> Float[NDArray, "E pixels"]:
         """What each excitatory unit multiplies the pixels with."""
+        check_is_fitted(self, "network_")
         return self.network_.f_exc.double().numpy() @ self.whitening_.filters
 
     @property
     def totals_(self) -> Totals:
         """J_EE, J_EI, J_IE, J_II after learning."""
+        check_is_fitted(self, "network_")
         return self.network_.totals
 
     def dynamics(self, lateral: bool | None = None) -> SSNDynamics:
@@ -471,14 +491,22 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "network_")
         view = copy.copy(self)
         view.lateral = lateral
+        # Weights are never changed in place; what would be is the view's own.
+        view._rng, view.shrinks_ = copy.deepcopy(self._rng), list(self.shrinks_)
+        view.decoders_ = dict(self.decoders_)
         return view
 
     # ---- files and conventions -----------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the encoder as one ``.npz`` file of arrays and JSON; nothing is pickled."""
+        """Write the encoder as one ``.npz`` file of arrays and JSON; nothing is pickled.
+
+        Raises:
+            NotFittedError: before `fit`.
+        """
         from armillary.neuro.ssn import storage
 
+        check_is_fitted(self, "network_")
         return storage.save(self, path)
 
     @staticmethod

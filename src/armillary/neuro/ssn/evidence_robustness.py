@@ -57,6 +57,7 @@ GRID = (
     Degradation(0.25, 0.0, 1.0),
 )
 LOW = tuple(d for d in GRID if d.contrast <= 0.25)
+NOISE_FREE = tuple(d for d in LOW if not d.noise)
 #: Where textures are told apart too.
 TEXTURED = (
     CLEAN, Degradation(0.25, 0.0), Degradation(0.1, 0.0),
@@ -150,10 +151,11 @@ def score(
     target = work.fold.target(work.fold.test)
     coded = {by: features(patches) for by, patches in work.test.items()}
     found = {by: cosine(decoders.decode(coded[by], intercept[by]), target) for by in GRID}
-    affine = [cosine(decoders.decode(coded[by], True), target) for by in LOW if not by.noise]
+    affine = [cosine(decoders.decode(coded[by], True), target) for by in NOISE_FREE]
     return {
         **{f"cosine, {by}": value for by, value in found.items()},
         "low-contrast cosine": float(np.mean([found[by] for by in LOW])),
+        "low-contrast cosine, noise-free": float(np.mean([found[by] for by in NOISE_FREE])),
         "low-contrast cosine, intercept": float(np.mean(affine)),
         **(_told_apart(work, features) if textures else {}),
     }
@@ -173,7 +175,19 @@ def _told_apart(work: Work, features: Features) -> dict[str, float]:
 
 
 def ours(work: Work, cell: Cell) -> Mapping[str, float]:
-    return score(work, rates_of(work.encoder), work.intercept)
+    found = score(work, rates_of(work.encoder), work.intercept)
+    return {**found, "settled": settled_share(work)}
+
+
+def settled_share(work: Work) -> float:
+    """The share of test patches whose rates settle, where it is lowest."""
+    flags = (quietly_encoded(work.encoder, x, None).converged for x in work.test.values())
+    return min(float(settled.mean()) for settled in flags)
+
+
+def ours_own_decoder(work: Work, cell: Cell) -> Mapping[str, float]:
+    """Read as each rival is: by the decoder that serves it best on validation patches."""
+    return score(work, rates_of(work.encoder), textures=False)
 
 
 def ours_normalised(work: Work, cell: Cell) -> Mapping[str, float]:
@@ -250,14 +264,18 @@ CASES = {
 }
 
 
-def _difference(metric: str, over: tuple[str, ...], at_least: float) -> Condition:
-    return Condition(Stat(metric, over=over, form="difference"), at_least=at_least)
+def _difference(metric: str, over: tuple[str, ...], at_least: float, of: str = "ours") -> Condition:
+    return Condition(Stat(metric, of=of, over=over, form="difference"), at_least=at_least)
 
 
-def _ratio(metric: str, over: tuple[str, ...], at_least: float) -> Condition:
+def _ratio(metric: str, over: tuple[str, ...], at_least: float, of: str = "ours") -> Condition:
     return Condition(
-        Stat(metric, over=over, form="ratio", pool="ratio_of_means"), at_least=at_least
+        Stat(metric, of=of, over=over, form="ratio", pool="ratio_of_means"), at_least=at_least
     )
+
+
+#: Against rivals, ours too is read by its own best decoder.
+_OWN = "ours-own-decoder"
 
 
 _ABSTRACT = (
@@ -273,6 +291,7 @@ ROBUSTNESS = Experiment(
     setup=setup,
     contenders=(
         Contender("ours", ours),
+        Contender(_OWN, ours_own_decoder),
         Contender("ours-normalised", ours_normalised, required=False),
         Contender("no-lateral", without_lateral),
         Contender("divisive", pooled("divisive")),
@@ -282,10 +301,12 @@ ROBUSTNESS = Experiment(
     ),
     metrics=(
         Metric("low-contrast cosine", "", "higher"),
+        Metric("low-contrast cosine, noise-free", "", "higher"),
         Metric("low-contrast cosine, intercept", "", "higher"),
         *(Metric(f"cosine, {by}", "", "higher") for by in GRID),
         Metric("low-contrast accuracy", "", "higher"),
         *(Metric(f"accuracy, {by}", "", "higher") for by in TEXTURED),
+        Metric("settled", "share of patches", "higher"),
     ),
     claims=(
         Claim(
@@ -296,6 +317,14 @@ ROBUSTNESS = Experiment(
             "by the decoder (with or without intercept) that serves the latter best.",
             paper=_ABSTRACT,
             conditions=(_ratio("low-contrast cosine", ("no-lateral",), 1.15),),
+        ),
+        Claim(
+            id="low-contrast-noise-free",
+            statement="The same where there is no noise: at a quarter of full contrast and less, "
+            "decoders find at least 15 % more in its code than without lateral connections, each "
+            "degradation read by the decoder that serves the latter best.",
+            paper=_ABSTRACT,
+            conditions=(_ratio("low-contrast cosine, noise-free", ("no-lateral",), 1.15),),
         ),
         Claim(
             id="low-contrast-with-intercept",
@@ -310,16 +339,17 @@ ROBUSTNESS = Experiment(
             id="low-contrast-against-sparse-coding",
             statement="At a quarter of full contrast and less, over all noise levels, decoders "
             "find no less in its code than in sparse codes (lasso) of patches that are not "
-            "normalised.",
+            "normalised, each code read by its own best decoder.",
             paper=_ABSTRACT,
-            conditions=(_ratio("low-contrast cosine", ("sparse-coding",), 1.0),),
+            conditions=(_ratio("low-contrast cosine", ("sparse-coding",), 1.0, _OWN),),
         ),
         Claim(
             id="low-contrast-against-all",
             statement="At a quarter of full contrast and less, over all noise levels, decoders "
-            "find no less in its code than in any rival's, patches normalised or not.",
+            "find no less in its code than in any rival's, patches normalised or not, each code "
+            "read by its own best decoder.",
             paper=_ABSTRACT,
-            conditions=(_ratio("low-contrast cosine", _ALL, 1.0),),
+            conditions=(_ratio("low-contrast cosine", _ALL, 1.0, _OWN),),
         ),
         Claim(
             id="clean-cost",
@@ -338,9 +368,10 @@ ROBUSTNESS = Experiment(
         Claim(
             id="every-degradation-against-all",
             statement="In every cell of contrast, noise and blur, decoders find no less than in "
-            "the best rival's code, patches normalised or not.",
+            "the best rival's code, patches normalised or not, each code read by its own best "
+            "decoder.",
             paper=_ABSTRACT,
-            conditions=tuple(_difference(f"cosine, {by}", _ALL, 0.0) for by in GRID),
+            conditions=tuple(_difference(f"cosine, {by}", _ALL, 0.0, _OWN) for by in GRID),
         ),
         Claim(
             id="textures-at-low-contrast",

@@ -276,7 +276,8 @@ class Learner:
 
         def grown(w: Tensor, total: float, post: Tensor, pre: Tensor, speed: float) -> Tensor:
             rate = rules.lateral * speed * total / w.shape[1]
-            return compete(w + rate * covariance(post, pre), total, own=post is pre)
+            # As the random weights: no excitatory unit drives itself, inhibitory ones may.
+            return compete(w + rate * covariance(post, pre), total, own=w is net.w_ee)
 
         net.w_ee = grown(net.w_ee, j_ee, r_exc, r_exc, 1.0)
         net.w_ei = grown(net.w_ei, j_ei, r_exc, r_inh, rules.inhibition)

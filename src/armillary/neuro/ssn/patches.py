@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp")
 #: A patch whose standard deviation is below this (pixels in [0, 1]) is taken to be empty.
 EMPTY = 0.01
+#: Patches by which an image is judged to be empty, about.
+LOOKED_AT = 10_000
 
 
 def read_image(path: str | os.PathLike[str]) -> Float64[np.ndarray, "height width"]:
@@ -73,7 +75,12 @@ def all_patches(image: NDArray, size: int) -> NDArray:
 
 
 def draw_patches(
-    images: Sequence[NDArray], size: int, count: int, rng: np.random.Generator
+    images: Sequence[NDArray],
+    size: int,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    empty: float = EMPTY,
 ) -> Float64[np.ndarray, "count pixels"]:
     """Patches at random places, as many from each image (to within one), none of them empty.
 
@@ -82,6 +89,7 @@ def draw_patches(
         size: side of a patch.
         count: how many in all.
         rng: draws images and places.
+        empty: the standard deviation up to which a patch is empty.
 
     Raises:
         ValueError: an image is smaller than a patch, or nearly all of it is empty.
@@ -89,26 +97,44 @@ def draw_patches(
     shares = np.full(len(images), count // len(images))
     shares[rng.permutation(len(images))[: count % len(images)]] += 1
     found = [
-        np.stack(list(_drawn(image, size, int(share), rng)))
+        np.stack(list(_drawn(image, size, int(share), rng, empty)))
         for image, share in zip(images, shares, strict=True)
         if share
     ]
     return np.concatenate(found)
 
 
-def _drawn(image: NDArray, size: int, count: int, rng: np.random.Generator) -> Iterator[NDArray]:
+def refuse_empty(image: NDArray, size: int, empty: float = EMPTY) -> None:
+    """Refuse an image that `draw_patches` could hardly draw a patch from.
+
+    Raises:
+        ValueError: the image is smaller than a patch, or more than 99 % of its patches are empty.
+    """
+    grid = all_patches(image, size)
+    step = max(1, int((grid.shape[0] * grid.shape[1] / LOOKED_AT) ** 0.5))
+    if (grid[::step, ::step].std(axis=(2, 3)) > empty).mean() < 0.01:
+        raise _emptiness(image)
+
+
+def _emptiness(image: NDArray) -> ValueError:
+    return ValueError(
+        f"an image of {image.shape[0]} by {image.shape[1]} pixels is empty nearly everywhere: "
+        "leave it out"
+    )
+
+
+def _drawn(
+    image: NDArray, size: int, count: int, rng: np.random.Generator, empty: float
+) -> Iterator[NDArray]:
     every, misses = all_patches(image, size), 0
     while count:
         patch = every[rng.integers(every.shape[0]), rng.integers(every.shape[1])]
-        if patch.std() <= EMPTY:
+        if patch.std() <= empty:
             misses += 1
             if misses > 10_000:
-                raise ValueError(
-                    f"an image of {image.shape[0]} by {image.shape[1]} pixels is empty nearly "
-                    "everywhere: leave it out"
-                )
+                raise _emptiness(image)
             continue
-        count -= 1
+        count, misses = count - 1, 0
         yield patch.astype(np.float64).ravel()
 
 

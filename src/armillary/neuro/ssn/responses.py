@@ -48,8 +48,9 @@ def contrast_response(
         and ``active_20`` (share of units above a thousandth and a fifth of the item's largest rate)
         and ``sparseness`` (Treves and Rolls); ``exponent`` of the summed rate against contrast (up
         to 32 patches: sum of slopes over sum of rates); ``isn_index`` and ``abscissa`` (means over
-        the same; the latter in 1/ms); ``settled`` (share of patches); ``energy_without`` (the same
-        weights without lateral connections).
+        the same; the latter in 1/ms); ``regime_patches`` (how many of them settled: the others are
+        left out of those three, which are NaN if none did); ``settled`` (share of patches);
+        ``energy_without`` (the same weights without lateral connections).
 
     Raises:
         ValueError: no patch is left, or a contrast is not finite and positive.
@@ -93,12 +94,16 @@ def _regime(encoder: SSNEncoder, X: NDArray, contrast: float) -> dict[str, float
         drive = encoder.drive(X, contrast)
     dynamics = encoder.dynamics()
     regime = dynamics.regime(drive)
-    total = dynamics.fixed_point(drive).rates[:, : encoder.n_exc].sum(1)
-    slopes = (regime.exponent * total)[total > 0]
+    known = ~regime.abscissa.isnan()
+    if not known.any():
+        return {"exponent": np.nan, "isn_index": np.nan, "abscissa": np.nan, "regime_patches": 0}
+    total = dynamics.fixed_point(drive).rates[known, : encoder.n_exc].sum(1)
+    slopes = (regime.exponent[known] * total)[total > 0]
     return {
         "exponent": float(slopes.sum() / total.sum().clamp(min=1e-12)),
-        "isn_index": float(regime.isn_index.mean()),
-        "abscissa": float(regime.abscissa.mean()),
+        "isn_index": float(regime.isn_index[known].mean()),
+        "abscissa": float(regime.abscissa[known].mean()),
+        "regime_patches": int(known.sum()),
     }
 
 

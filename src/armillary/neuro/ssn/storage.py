@@ -34,7 +34,7 @@ def save(
     parameters = encoder.get_params()
     if parameters["rules"] is not None:
         parameters["rules"] = dataclasses.asdict(parameters["rules"])
-    if isinstance(parameters["random_state"], np.random.Generator):
+    if isinstance(parameters["random_state"], np.random.Generator | np.random.RandomState):
         parameters["random_state"] = None  # the generator's state goes with the numbers
     header = {
         "format": FORMAT,
@@ -83,14 +83,17 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArr
         raise ValueError(
             f"{str(path)!r} is not an ssn encoder: write one with `armillary ssn fit`"
         ) from error
+    if not isinstance(header, dict):
+        raise ValueError(f"{str(path)!r} is not an ssn encoder: its header is no table")
     if header.get("format") != FORMAT:
         raise ValueError(f"{str(path)!r} has format {header.get('format')!r}, not {FORMAT}")
     return header, arrays
 
 
 def read_note(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What was noted beside the encoder."""
-    return _read(path)[0]["note"]
+    """What was noted beside the encoder; empty if nothing was."""
+    note = _read(path)[0].get("note")
+    return note if isinstance(note, dict) else {}
 
 
 def load(path: str | os.PathLike[str]) -> SSNEncoder:
@@ -101,6 +104,17 @@ def load(path: str | os.PathLike[str]) -> SSNEncoder:
         ValueError: it is no encoder of this format.
     """
     header, arrays = _read(path)
+    try:
+        return _built(header, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(
+            f"{str(path)!r} is a damaged ssn encoder ({lacks}): write it anew with "
+            "`armillary ssn fit`"
+        ) from error
+
+
+def _built(header: dict[str, Any], arrays: dict[str, NDArray]) -> SSNEncoder:
     parameters = header["parameters"]
     for name in ("tau", "J", "contrast_range"):
         parameters[name] = tuple(parameters[name])
