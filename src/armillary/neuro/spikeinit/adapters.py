@@ -25,6 +25,13 @@ KNOWN = (
 )
 
 
+#: SpikingJelly's neurons that do not inherit from its BaseNode.
+_JELLY_OTHERS = frozenset(
+    f"spikingjelly.{name}"
+    for name in ("PSN", "MaskedPSN", "SlidingPSN", "GatedLIFNode", "NonSpikingBaseNode")
+)
+
+
 class UnsupportedNeuron(TypeError):
     """A spiking neuron whose equation is not known here."""
 
@@ -69,6 +76,8 @@ def recognise(name: str, module: nn.Module, own: Readers | None = None) -> Recog
     if isinstance(module, LIF):
         return Recognised(module.neuron, True, "armillary")
     lineage = {f"{c.__module__.split('.')[0]}.{c.__name__}" for c in type(module).__mro__}
+    if lineage & _JELLY_OTHERS:
+        raise UnsupportedNeuron(name, module)
     if "spikingjelly.BaseNode" in lineage or "spikingjelly.SimpleBaseNode" in lineage:
         return Recognised(_jelly(name, module), module.step_mode == "m", "spikingjelly")  # pyright: ignore
     if "snntorch.SpikingNeuron" in lineage:
@@ -105,8 +114,14 @@ def _snntorch(name: str, module: Any) -> Neuron:
         reset = "subtract" if module.reset_delay else "soft"
     else:
         raise UnsupportedNeuron(name, module, f"reset_mechanism={mechanism!r}")
-    beta = float(module.beta.detach().clamp(0, 1))
-    return Neuron(beta, 1.0, float(module.threshold), reset)
+    beta, gain = float(module.beta.detach().clamp(0, 1)), 1.0
+    if type(module).__name__ == "Lapicque":
+        # Its step is Euler's of RC dU/dt = -U + RI; its beta is the exponential's and not used.
+        beta = 1 - float(module.time_step) / (float(module.R) * float(module.C))
+        gain = float(module.time_step) / float(module.C)
+        if beta < 0:
+            raise UnsupportedNeuron(name, module, f"R·C below its time step, leak {beta:.3g}")
+    return Neuron(beta, gain, float(module.threshold), reset)
 
 
 def set_surrogate(module: Any, neuron: Recognised, params: SpikeInitParams) -> str:
