@@ -25,13 +25,6 @@ KNOWN = (
 )
 
 
-#: SpikingJelly's neurons that do not inherit from its BaseNode.
-_JELLY_OTHERS = frozenset(
-    f"spikingjelly.{name}"
-    for name in ("PSN", "MaskedPSN", "SlidingPSN", "GatedLIFNode", "NonSpikingBaseNode")
-)
-
-
 class UnsupportedNeuron(TypeError):
     """A spiking neuron whose equation is not known here."""
 
@@ -76,13 +69,23 @@ def recognise(name: str, module: nn.Module, own: Readers | None = None) -> Recog
     if isinstance(module, LIF):
         return Recognised(module.neuron, True, "armillary")
     lineage = {f"{c.__module__.split('.')[0]}.{c.__name__}" for c in type(module).__mro__}
-    if lineage & _JELLY_OTHERS:
-        raise UnsupportedNeuron(name, module)
     if "spikingjelly.BaseNode" in lineage or "spikingjelly.SimpleBaseNode" in lineage:
         return Recognised(_jelly(name, module), module.step_mode == "m", "spikingjelly")  # pyright: ignore
     if "snntorch.SpikingNeuron" in lineage:
         return Recognised(_snntorch(name, module), False, "snntorch")
+    if any(_is_other_jelly(kind) for kind in type(module).__mro__):
+        raise UnsupportedNeuron(name, module)
     return None
+
+
+def _is_other_jelly(kind: type) -> bool:
+    """Whether a class is one of SpikingJelly's neurons that are no BaseNode (PSN, GatedLIFNode, …);
+    its non-spiking nodes are readouts."""
+    return (
+        kind.__module__.startswith("spikingjelly.activation_based.neuron")
+        and kind.__name__.endswith(("Node", "SN"))
+        and "NonSpiking" not in kind.__name__
+    )
 
 
 def _jelly(name: str, module: Any) -> Neuron:

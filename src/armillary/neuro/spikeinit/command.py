@@ -32,8 +32,13 @@ def root() -> None:
 def solve(
     tau: Annotated[float, typer.Option(help="Time constant >= 1; inf for IF neurons.")] = 2.0,
     theta: Annotated[float, typer.Option(help="Threshold > 0.")] = 0.5,
-    rate: Annotated[str, typer.Option(help="Spikes a neuron and step, or auto.")] = "0.1",
-    steps: Annotated[int | None, typer.Option(help="Time steps T.")] = None,
+    rate: Annotated[
+        str,
+        typer.Option(
+            help="Spikes a neuron and step, or auto: at least 0.1, less where tau is long."
+        ),
+    ] = "0.1",
+    steps: Annotated[int | None, typer.Option(help="Time steps T, for simulations only.")] = None,
     decay_input: Annotated[
         bool, typer.Option(help="The input is divided by tau, as SpikingJelly's default.")
     ] = True,
@@ -80,6 +85,10 @@ def solve(
             ["found by", found.method],
         ],
     )
+    if steps is not None and found.method == "moments":
+        output.console().note(
+            "moments are those of the steady state: --steps does not count, --method sim heeds it"
+        )
     if found.slope > 1:
         output.console().note(
             "an error of the rate grows from layer to layer: beyond 20 layers take --rate auto"

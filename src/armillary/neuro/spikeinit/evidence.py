@@ -253,9 +253,7 @@ SINGLE_ROWS = Experiment(
             "BNTT and MPBN cannot be trained so.",
             paper="Does not report small batches.",
             conditions=(
-                Condition(
-                    Stat("accuracy", over=("tdbn", "tebn"), form="difference"), at_least=2.0
-                ),
+                Condition(Stat("accuracy", over=("tdbn", "tebn"), form="difference"), at_least=2.0),
             ),
         ),
     ),
@@ -442,9 +440,7 @@ THOUSAND = Experiment(
             conditions=(
                 Condition(Stat("accuracy"), at_least=85.0),
                 Condition(Stat("finite"), at_least=1.0, every=True),
-                Condition(
-                    Stat("accuracy", over=("trunk-only",), form="difference"), at_least=1.0
-                ),
+                Condition(Stat("accuracy", over=("trunk-only",), form="difference"), at_least=1.0),
             ),
             ablations=(Ablation("kaiming", "accuracy"), Ablation("fluctuation", "accuracy")),
         ),

@@ -175,7 +175,10 @@ def slope_of(neuron: Neuron, rate: float) -> float:
 
 
 def stable_rate(neuron: Neuron) -> float:
-    """The smallest rate of at least 0.1 whose slope is at most 0.9 (`rate="auto"`)."""
+    """The smallest rate of at least 0.1 whose slope is at most 0.9 (`rate="auto"`).
+
+    Neurons that cannot fire at 0.1 (κ above about 0.95) get nine tenths of their largest rate.
+    """
     limit = max_rate(neuron.kappa)
     start = min(0.1, 0.9 * limit)
     if slope_of(neuron, start) <= STABLE_SLOPE:
