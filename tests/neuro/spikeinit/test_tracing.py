@@ -32,7 +32,7 @@ def test_a_neuron_that_serves_several_layers_follows_all_of_them(rows):
     assert report.untouched == ()
     assert [layer.role for layer in report.layers] == ["first"] + 4 * ["hidden"]
     assert report.depth == 5
-    assert 0.05 < float(model(rows.expand(4, -1, -1)).mean()) < 0.2
+    assert 0.05 < model(rows.expand(4, -1, -1)).mean().item() < 0.2
 
 
 class Residual(nn.Module):

@@ -74,6 +74,12 @@ class Neuron:
             )
         if self.theta <= 0:
             raise ValueError(f"theta={self.theta!r}: expected a threshold > 0")
+        for name in ("lam", "theta"):  # squares and reciprocals of both are taken
+            if not 1e-100 <= getattr(self, name) <= 1e100:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}: expected 1e-100 to 1e100, beyond it double "
+                    "precision does not hold what follows from it"
+                )
         if self.reset not in get_args(Reset):
             raise ValueError(f"reset={self.reset!r}: expected one of {', '.join(get_args(Reset))}")
         if self.refractory < 0 or int(self.refractory) != self.refractory:
