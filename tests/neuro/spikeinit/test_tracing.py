@@ -174,4 +174,4 @@ def test_neurons_of_your_own_are_calibrated_step_by_step(rows):
     report = init_(model, sample=rows, neurons=readers, generator=generator())
     assert "static" in report.layers[0].note
     calibrate(model, rows, 0.15, neurons=readers)
-    assert float(model(rows).mean()) == pytest.approx(0.15, rel=0.02)
+    assert model(rows).mean().item() == pytest.approx(0.15, rel=0.02)
