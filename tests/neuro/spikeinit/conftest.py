@@ -17,6 +17,13 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def _denormals():
+    """Networks of the evidence flush denormal numbers for good; Hypothesis needs them."""
+    yield
+    torch.set_flush_denormal(False)
+
+
 @pytest.fixture
 def rates():
     """The rate of each layer of neurons of this package or SpikingJelly on a batch."""

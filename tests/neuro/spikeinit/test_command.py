@@ -13,18 +13,41 @@ pytest.importorskip("torch")
 from armillary.cli.root import run
 
 MODEL = """
+import torch
 from armillary.neuro.spikeinit import plain_mlp
 def build():
     return plain_mlp(6, 64, inputs=16)
 def nothing():
     return 3
+def needs(depth):
+    return plain_mlp(depth, 64, inputs=16)
+class Summed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = build()
+    def forward(self, x):
+        return self.network(x).sum()
+three = 3
 """
+
+
+CHECK = ("check", "--input", "batch.npy", "-o", "p.csv")
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "spikeinit_test_model.py").write_text(MODEL, "utf-8")
     np.save(tmp_path / "batch.npy", np.random.default_rng(0).standard_normal((64, 16)))
+    (tmp_path / "spikeinit_test_broken.py").write_text("undefined", "utf-8")
+    np.save(tmp_path / "wide.npy", np.ones((64, 7)))
+    for name in ("text.npy", "text.npz"):
+        (tmp_path / name).write_text("hello", "utf-8")
+    for name in ("dir.csv", "dir.safetensors"):
+        (tmp_path / name).mkdir()
+    labels = np.arange(20) % 2
+    np.savez(tmp_path / "words.npz", x=np.full((20, 4, 4), "a"), y=labels)
+    images = np.random.default_rng(1).standard_normal((20, 2, 2))
+    np.savez(tmp_path / "small.npz", x=images, y=labels)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
@@ -90,7 +113,30 @@ def test_train_takes_your_own_images(folder, capsys):
         (["solve", "--rate", "lots"], "--rate"),
         (["solve", "--rate", "0.4"], "0.391"),
         (["solve", "--theta", "-1"], "theta"),
+        (["solve", "--theta", "1e-320"], "theta"),
         (["solve", "--reset", "never"], "reset"),
+        ([*CHECK, "no_such_module:build"], "no_such_module"),
+        ([*CHECK, "spikeinit_test_broken:build"], "NameError"),
+        ([*CHECK, "spikeinit_test_model:three"], "int"),
+        ([*CHECK, "spikeinit_test_model:needs"], "needs()"),
+        ([*CHECK, "spikeinit_test_model:Summed"], "()"),
+        (["check", "spikeinit_test_model:build", "--input", "wide.npy", "-o", "p.csv"], "(64, 7)"),
+        (
+            ["check", "spikeinit_test_model:build", "--init", "--input", "wide.npy", "-o", "p.csv"],
+            "(64, 7)",
+        ),
+        (["check", "spikeinit_test_model:build", "--input", "text.npy", "-o", "p.csv"], "no array"),
+        (
+            ["check", "spikeinit_test_model:build", "--input", "batch.npy", "-o", "dir.csv"],
+            "folder",
+        ),
+        (["train", "--data", "dir.csv"], "dir.csv"),
+        (["train", "--data", "text.npz"], "text.npz"),
+        (["train", "--data", "words.npz"], "words.npz"),
+        (["train", "--data", "small.npz", "--model", "vgg9_snn", "--steps", "1"], "(2, 2)"),
+        (["train", "--model", "deep_ms_resnet:"], "after the colon"),
+        (["train", "--block-scale", "0"], "block_scale"),
+        (["train", "-o", "dir.safetensors"], "folder"),
         (["check", "nomodule", "--input", "batch.npy", "-o", "p.csv"], "MODULE:FUNCTION"),
         (["check", "spikeinit_test_model:no", "--input", "batch.npy", "-o", "p.csv"], "has no no"),
         (["check", "spikeinit_test_model:nothing", "--input", "batch.npy", "-o", "p.csv"], "int"),
@@ -109,13 +155,40 @@ def test_bad_input_is_told_in_one_line_and_exits_2(folder, arguments, said, caps
     shown = capsys.readouterr().err
     assert said in shown
     assert "Traceback" not in shown
+    assert len(shown.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(np.array([["a"]]), "numbers"), (np.ones(3), "batch"), (np.full((2, 2), np.nan), "finite")],
+    [
+        (np.array([["a"]]), "numbers"),
+        (np.ones(3), "batch"),
+        (np.full((2, 2), np.nan), "finite"),
+        (np.zeros((0, 16)), "empty"),
+    ],
 )
 def test_batches_that_are_none_are_refused(folder, content, said, capsys):
     np.save(folder / "batch.npy", content)
     assert check() == 2
     assert said in capsys.readouterr().err
+
+
+def test_pickles_are_refused_without_advice_to_allow_them(folder, capsys):
+    np.save(folder / "batch.npy", np.array([{1: 2}], dtype=object), allow_pickle=True)
+    assert check() == 2
+    assert "pickle" not in capsys.readouterr().err
+
+
+def test_a_folder_is_read_itself_and_names_what_it_lacks(folder, capsys):
+    assert run(["spikeinit", "train", "--data", "dir.csv", "--steps", "1"]) == 2
+    shown = capsys.readouterr().err
+    assert "dir.csv" in shown
+    assert "train-images-idx3-ubyte.gz" in shown
+
+
+def test_the_scale_of_blocks_falls_with_their_number():
+    from armillary.neuro.spikeinit.command import _block_scale
+
+    found = [_block_scale(f"deep_ms_resnet:{depth}") for depth in (7, 101, 201, 1000)]
+    assert found == pytest.approx([1, 1, 0.5, 50 / 499])
+    assert _block_scale("plain_mlp:500") == _block_scale("vgg9_snn") == 1

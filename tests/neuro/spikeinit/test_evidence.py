@@ -40,13 +40,54 @@ def test_alphas_are_the_contenders_own():
     assert built == {"ours": 1.7, "theory-alpha": networks.THEORY, "unit-alpha": 1.0}
 
 
-def test_work_is_the_same_for_the_same_seed_and_splits_do_not_meet():
+def test_work_is_the_same_for_the_same_seed():
     first, again = networks.digits(3), networks.digits(3)
     assert torch.equal(first.x, again.x)
-    assert (len(first.x), len(first.x_test)) == (1400, 397)
-    rows = {tuple(row.flatten().tolist()) for row in first.x}
-    shared = sum(tuple(row.flatten().tolist()) in rows for row in first.x_test)
-    assert shared < 5  # a few digits are drawn alike
+    assert (len(first.x), len(first.x_test)) == (1100, 397)
+    assert not torch.equal(first.y, networks.digits(4).y)
+
+
+def test_development_never_sees_the_digits_that_are_reported():
+    held = {row for seed in range(5) for row in networks.digit_rows(seed)[1].tolist()}
+    assert len(held) == 397
+    for seed in (0, 1, 1000, 1001, 1234):
+        rows, tests = (set(part.tolist()) for part in networks.digit_rows(seed))
+        assert not rows & held
+        assert not rows & tests
+        assert bool(tests & held) == (seed < 1000)
+
+
+def test_contenders_and_families_that_are_none_are_refused():
+    sample = networks.digits(0).x[:8]
+    for who, family in (("tdnb", "plain"), ("ours", "plane"), ("tdbn-zero", "plain")):
+        with pytest.raises(ValueError, match=r"who=|family="):
+            networks.build(who, family, 3, 8, sample, 0)
+
+
+@pytest.mark.parametrize("arguments", [("plane", "ours"), ("plain", "tdnb")])
+def test_tuning_refuses_them_too(arguments, tmp_path):
+    import typer
+
+    from armillary.neuro.spikeinit import tuning
+
+    with pytest.raises(typer.BadParameter, match=r"plane|tdnb"):
+        tuning.main(arguments[0], [arguments[1]], tmp_path / "t.csv")
+
+
+def test_a_rival_that_fires_has_the_surrogate_that_keeps_its_gradient_best():
+    cell = Cell(Case("c", x={"width": 64, "depth": 12}), 0, "smoke")
+    found = evidence_depth.rival("ding")(evidence_depth.spike_trains(cell), cell)
+    assert found["alpha"] in evidence_depth.ALPHAS
+    assert abs(found["gradient"]) <= abs(found["gradient_unit_alpha"])
+
+
+def test_branches_that_are_out_from_the_start_are_never_trained():
+    cell = Cell(Case("c", x={"depth": 7, "width": 4, "steps": 2, "batch": 8}), 1000, "smoke")
+    work = networks.digits(1000)
+    assert set(evidence.thousand("trunk-only")(work, cell)) == {"accuracy", "finite"}
+    ours = evidence.thousand("ours")(work, cell)
+    assert 0 < ours["branches_moved"] < 1
+    assert 0 < ours["branch_variance"] < 1
 
 
 def test_gradients_that_die_or_overflow_stay_on_the_scale():

@@ -88,6 +88,25 @@ def test_mpbn_normalises_the_membrane_before_it_fires():
     assert neuron(x).mean().item() == pytest.approx(0.3085, abs=0.015)
 
 
+def test_mpbn_carries_the_membrane_as_it_was_before_normalisation():
+    """Two steps by hand: u is normalised, v goes on."""
+    neuron = MPBNNeuron(2, LIF(0.5, 0.5, 0.5)).train()
+    x = torch.randn(2, 50, 2, generator=torch.Generator().manual_seed(0)) * 3 + 1
+
+    def unit(v: torch.Tensor) -> torch.Tensor:
+        return (v - v.mean(0)) / (v.var(0, correction=0) + 1e-5).sqrt()
+
+    first = 0.5 * x[0]
+    fired = (unit(first) >= 0.5).float()
+    second = 0.5 * first * (1 - fired) + 0.5 * x[1]
+    assert torch.equal(neuron(x), torch.stack([fired, (unit(second) >= 0.5).float()]))
+
+
+def test_normalisations_start_at_the_input_that_fires_a_neuron_at_rest():
+    model = plain_mlp(1, 3, inputs=4, T=2, tau=4.0, theta=0.5, norm=TdBN)
+    assert model.body[1][1].weight.tolist() == [2.0, 2.0, 2.0]
+
+
 def test_minibatches_pass_over_all_rows():
     batches = minibatches(100, 10, 25, seed=0)
     assert len(batches) == 25

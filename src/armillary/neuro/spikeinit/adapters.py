@@ -73,7 +73,19 @@ def recognise(name: str, module: nn.Module, own: Readers | None = None) -> Recog
         return Recognised(_jelly(name, module), module.step_mode == "m", "spikingjelly")  # pyright: ignore
     if "snntorch.SpikingNeuron" in lineage:
         return Recognised(_snntorch(name, module), False, "snntorch")
+    if any(_is_other_jelly(kind) for kind in type(module).__mro__):
+        raise UnsupportedNeuron(name, module)
     return None
+
+
+def _is_other_jelly(kind: type) -> bool:
+    """Whether a class is one of SpikingJelly's neurons that are no BaseNode (PSN, GatedLIFNode, …);
+    its non-spiking nodes are readouts."""
+    return (
+        kind.__module__.startswith("spikingjelly.activation_based.neuron")
+        and kind.__name__.endswith(("Node", "SN"))
+        and "NonSpiking" not in kind.__name__
+    )
 
 
 def _jelly(name: str, module: Any) -> Neuron:
@@ -105,8 +117,14 @@ def _snntorch(name: str, module: Any) -> Neuron:
         reset = "subtract" if module.reset_delay else "soft"
     else:
         raise UnsupportedNeuron(name, module, f"reset_mechanism={mechanism!r}")
-    beta = float(module.beta.detach().clamp(0, 1))
-    return Neuron(beta, 1.0, float(module.threshold), reset)
+    beta, gain = float(module.beta.detach().clamp(0, 1)), 1.0
+    if type(module).__name__ == "Lapicque":
+        # Its step is Euler's of RC dU/dt = -U + RI; its beta is the exponential's and not used.
+        beta = 1 - float(module.time_step) / (float(module.R) * float(module.C))
+        gain = float(module.time_step) / float(module.C)
+        if beta < 0:
+            raise UnsupportedNeuron(name, module, f"R·C below its time step, leak {beta:.3g}")
+    return Neuron(beta, gain, float(module.threshold), reset)
 
 
 def set_surrogate(module: Any, neuron: Recognised, params: SpikeInitParams) -> str:

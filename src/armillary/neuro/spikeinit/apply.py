@@ -18,7 +18,7 @@ from armillary.neuro.spikeinit.tracing import Call, trace
 
 First = Literal["auto", "static", "spikes"]
 Residual = Literal["auto", "ms", "sew"]
-Role = Literal["first", "hidden", "branch", "sew", "shortcut", "classifier", "untouched"]
+Role = Literal["first", "hidden", "linear", "branch", "sew", "shortcut", "classifier", "untouched"]
 
 #: Φ⁻¹(0.99).
 _Z01 = 2.3263478740408408
@@ -40,7 +40,8 @@ class LayerReport:
         name: dotted name.
         role: ``first`` (sees the data), ``hidden``, ``branch`` (last of a residual branch whose
             sum is a membrane: zero), ``sew`` (last of a branch whose sum are spikes),
-            ``shortcut`` (acts on a sum of membranes: keeps variance), ``classifier`` (zero) or
+            ``shortcut`` (acts on a sum of membranes: keeps variance), ``linear`` (another weight
+            layer follows with no neuron between: keeps variance), ``classifier`` (zero) or
             ``untouched``.
         sigma: of the weights, times the square root of the fan-in; NaN where untouched.
         fan_in: inputs of a neuron, without those on padding.
@@ -180,7 +181,14 @@ def init_(
     report = []
     for name, call in calls.items():
         if call.kind == "weight":
-            report.append(_initialise(call, assigned[name], after, solved, first, generator))
+            follows = calls[after[name][0]] if after[name] else None
+            if assigned[name] == "first" and follows is not None:
+                sigma, note = _first_sigma(
+                    _data_of(calls, call), follows, solved[follows.name], first
+                )
+            else:
+                sigma, note = _later_sigma(assigned[name], follows, solved)
+            report.append(_fill(call, assigned[name], follows, sigma, note, generator))
     set_ = {}
     if surrogate is not False:
         for name, found in solved.items():
@@ -252,6 +260,7 @@ def _roles(
             NormalisationFound,
             stacklevel=3,
         )
+    linear = _linear(calls, after)
     last = max(after, key=lambda name: calls[name].depth)
     roles: dict[str, Role] = {}
     for name, consumers in after.items():
@@ -261,6 +270,8 @@ def _roles(
             roles[name] = given[name]
         elif name in behind_norm:
             roles[name] = "untouched"
+        elif not consumers and name in linear:
+            roles[name] = "linear"
         elif not consumers:
             end = (branches or spiking) and name == last
             roles[name] = "classifier" if end else "untouched"
@@ -268,11 +279,29 @@ def _roles(
             roles[name] = "branch"
         elif not call.sources:
             roles[name] = "first"
+        elif call.sources <= linear:
+            roles[name] = "hidden" if _data_of(calls, call).sources else "first"
         elif kinds == {"weight"}:
             roles[name] = "shortcut"
         else:
             roles[name] = "sew" if name in spiking else "hidden"
     return roles
+
+
+def _linear(calls: Mapping[str, Call], after: Mapping[str, list[str]]) -> set[str]:
+    """Weight layers that no neuron follows but another weight layer which a neuron does."""
+    found: set[str] = set()
+    for name in reversed(list(after)):
+        if after[name] or name in found:
+            found |= {s for s in calls[name].sources if s in after and not after[s]}
+    return found
+
+
+def _data_of(calls: Mapping[str, Call], call: Call) -> Call:
+    """The first of the weight layers in a row that a weight layer ends."""
+    while call.sources and all(calls[s].kind == "weight" for s in call.sources):
+        call = min((calls[s] for s in call.sources), key=lambda c: c.depth)
+    return call
 
 
 def _later(calls: Mapping[str, Call], sources: frozenset[str]) -> set[str]:
@@ -286,8 +315,9 @@ def _membrane_branches(calls: Mapping[str, Call]) -> set[str]:
     return {
         layer
         for call in calls.values()
-        if call.summed and len(call.sources) > 1
-        for layer in _later(calls, call.sources)
+        for sources, summed in call.inflows
+        if summed and len(sources) > 1
+        for layer in _later(calls, sources)
         if calls[layer].kind == "weight"
     }
 
@@ -296,8 +326,10 @@ def _spike_branches(calls: Mapping[str, Call]) -> set[str]:
     """Weight layers whose neuron's spikes are added to those of a trunk."""
     found = set()
     for call in calls.values():
-        if call.summed and len(call.sources) > 1:
-            for neuron in _later(calls, call.sources):
+        for sources, summed in call.inflows:
+            if not summed or len(sources) < 2:
+                continue
+            for neuron in _later(calls, sources):
                 if calls[neuron].kind == "neuron":
                     found |= {s for s in calls[neuron].sources if calls[s].kind == "weight"}
     return found
@@ -338,59 +370,86 @@ def _solve(
     return solve(n.kappa, n.lam, n.theta, rate, T, n.reset, surrogate, method, n.refractory)
 
 
-def _initialise(
+def _later_sigma(
+    role: Role, follows: Call | None, solved: Mapping[str, SpikeInitParams]
+) -> tuple[float, str]:
+    """σ of a layer that does not see the data, NaN where it is left alone; and a note."""
+    if role == "untouched":
+        return (
+            math.nan,
+            "no spiking neuron after it" if follows is None else "before a normalisation",
+        )
+    if role in ("branch", "classifier"):
+        return 0.0, ""
+    if role == "linear":
+        return 1.0, "a weight layer follows"
+    if role == "shortcut":
+        return 1.0, ""
+    if follows is None:
+        raise ValueError(f"role {role!r}: no spiking neuron follows the layer, so it has no sigma")
+    params = solved[follows.name]
+    return (_sew_sigma(params) if role == "sew" else params.sigma), ""
+
+
+def _fill(
     call: Call,
     role: Role,
-    after: Mapping[str, list[str]],
-    solved: Mapping[str, SpikeInitParams],
-    first: First,
+    follows: Call | None,
+    sigma: float,
+    note: str,
     generator: torch.Generator | None,
 ) -> LayerReport:
     layer: Any = call.module
     fan_in = layer.weight[0].numel() * call.coverage
-    neuron = after[call.name][0] if after[call.name] else ""
-    if role == "untouched":
-        why = "before a normalisation" if neuron else "no spiking neuron after it"
-        return LayerReport(call.name, role, math.nan, fan_in, neuron, why)
-    note = ""
-    if role in ("branch", "classifier"):
-        sigma = 0.0
-    elif role == "shortcut":
-        sigma = 1.0
-    elif role == "first":
-        sigma, note = _first_sigma(call, solved[neuron], first)
-    elif role == "sew":
-        sigma = _sew_sigma(solved[neuron])
-    else:
-        sigma = solved[neuron].sigma
-    spiking_normal_(layer.weight, sigma, fan_in, generator)
-    if layer.bias is not None:
-        with torch.no_grad():
-            layer.bias.zero_()
-    return LayerReport(call.name, role, sigma, fan_in, neuron, note)
+    if role != "untouched":
+        spiking_normal_(layer.weight, sigma, fan_in, generator)
+        if layer.bias is not None:
+            with torch.no_grad():
+                layer.bias.zero_()
+    return LayerReport(call.name, role, sigma, fan_in, follows.name if follows else "", note)
 
 
-def _first_sigma(call: Call, params: SpikeInitParams, first: First) -> tuple[float, str]:
+def _first_sigma(
+    data: Call, follows: Call, params: SpikeInitParams, first: First
+) -> tuple[float, str]:
     """σ of a layer that sees the data, whose second moment is measured."""
-    values = torch.stack([x.float() for x in call.inputs])
+    if not data.inputs:
+        raise ValueError(f"role 'first': the input of {data.name} is not the data")
+    values = torch.stack([x.float() for x in data.inputs])
     rms = float(values.square().mean().sqrt())
     if not math.isfinite(rms) or rms == 0:
-        raise ValueError(f"sample: the input of {call.name} has the RMS {rms}; expected about 1")
+        raise ValueError(f"sample: the input of {data.name} has the RMS {rms}; expected about 1")
     binary = bool(((values == 0) | (values == 1)).all())
-    over_time = values if len(values) > 1 else values[0]
-    changes = len(over_time) > 1 and not torch.equal(over_time, over_time[:1].expand_as(over_time))
-    static = first == "static" or (first == "auto" and not changes)
+    static = first == "static" or (first == "auto" and not _changes(values, data, follows))
     if not binary and not 0.5 <= rms <= 2:
         warnings.warn(
-            f"the input of {call.name} has the RMS {rms:.3g}: standardise it to about 1 (weights "
+            f"the input of {data.name} has the RMS {rms:.3g}: standardise it to about 1 (weights "
             "are divided by it now, but data of another scale later will not fire at this rate)",
             UnstandardisedInput,
-            stacklevel=4,
+            stacklevel=3,
         )
     if static:
         return params.sigma_static / rms, f"static input, RMS {rms:.3g}"
     # Var[λx] = (σλ)² E[s²], with E[s²] = p for spikes at the design's own rate.
     return params.sigma * math.sqrt(params.rate) / rms, f"input over time, RMS {rms:.3g}"
+
+
+def _changes(values: Tensor, data: Call, follows: Call) -> bool:
+    """Whether the data differ from time step to time step.
+
+    Args:
+        values: (calls, ...) inputs of the layer.
+        data: the layer.
+        follows: the neuron after it.
+    """
+    assert follows.neuron is not None
+    if len(values) == 1:
+        if not follows.neuron.multi_step or follows.size > data.size:
+            return False  # the layer ran once, and its output is repeated over time
+        # Time is the leading part of axis 0, which may hold (time, batch) in one.
+        steps = follows.steps if values.shape[1] % follows.steps == 0 else values.shape[1]
+        values = values[0].unflatten(0, (steps, -1))
+    return len(values) > 1 and not torch.equal(values, values[:1].expand_as(values))
 
 
 def _sew_sigma(params: SpikeInitParams) -> float:

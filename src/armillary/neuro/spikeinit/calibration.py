@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from armillary.neuro.spikeinit.adapters import Readers, Recognised, recognise, reset_states
+from armillary.neuro.spikeinit.adapters import Readers, Recognised, reset_states
 from armillary.neuro.spikeinit.simulation import fire
 from armillary.neuro.spikeinit.tracing import trace
 
@@ -45,7 +45,9 @@ def calibrate(
 
     Layers are met in the order of the forward pass, each with the inputs that the layers before it,
     already rescaled, give it; the scale is found by bisection on the neuron's own equation. Layers
-    whose output is summed with others, or normalised, are left alone. Biases are scaled along.
+    whose output is summed with others, or normalised, or whose neuron serves other layers too, are
+    left alone. Biases are scaled along. A neuron of your own that is called once a time step is
+    told by that, or by ``step_mode = "s"``.
 
     Args:
         module: a spiking network, usually after `init_`.
@@ -72,21 +74,21 @@ def calibrate(
         source = next(iter(call.sources), "")
         if call.kind == "neuron" and len(call.sources) == 1 and calls[source].kind == "weight":
             pairs.setdefault(source, name)
-    parts = dict(module.named_modules())
     scales = dict.fromkeys(pairs, 1.0)
     last: list[Calibrated] = []
     for _ in range(iters):
         last = []
         for layer, name in pairs.items():
-            neuron = recognise(name, parts[name], neurons)
+            neuron = calls[name].neuron
             assert neuron is not None
-            current = _input_of(parts[name], neuron, module, run)
+            current = _input_of(calls[name].module, neuron, module, run)
             before = _rate(neuron, current, 1.0)
             scale = _scale_for(neuron, current, float(target_rate), layer)
             with torch.no_grad():
-                parts[layer].weight.mul_(scale)  # pyright: ignore
-                if parts[layer].bias is not None:
-                    parts[layer].bias.mul_(scale)  # pyright: ignore
+                weighted: Any = calls[layer].module
+                weighted.weight.mul_(scale)
+                if weighted.bias is not None:
+                    weighted.bias.mul_(scale)
             scales[layer] *= scale
             after = _rate(neuron, current, scale)
             last.append(Calibrated(layer, name, before, after, scales[layer]))

@@ -19,6 +19,7 @@ CARD = Card(
         "plain-beats-batch-norm",
         "plain-beats-other-inits",
         "small-batches-beat-batch-norm",
+        "single-rows-beat-batch-norm",
         "residual-matches-batch-norm",
         "fewer-spikes",
         "a-thousand-layers-train",

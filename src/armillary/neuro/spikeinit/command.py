@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,8 +34,13 @@ def root() -> None:
 def solve(
     tau: Annotated[float, typer.Option(help="Time constant >= 1; inf for IF neurons.")] = 2.0,
     theta: Annotated[float, typer.Option(help="Threshold > 0.")] = 0.5,
-    rate: Annotated[str, typer.Option(help="Spikes a neuron and step, or auto.")] = "0.1",
-    steps: Annotated[int | None, typer.Option(help="Time steps T.")] = None,
+    rate: Annotated[
+        str,
+        typer.Option(
+            help="Spikes a neuron and step, or auto: at least 0.1, less where tau is long."
+        ),
+    ] = "0.1",
+    steps: Annotated[int | None, typer.Option(help="Time steps T, for simulations only.")] = None,
     decay_input: Annotated[
         bool, typer.Option(help="The input is divided by tau, as SpikingJelly's default.")
     ] = True,
@@ -80,6 +87,10 @@ def solve(
             ["found by", found.method],
         ],
     )
+    if steps is not None and found.method == "moments":
+        output.console().note(
+            "moments are those of the steady state: --steps does not count, --method sim heeds it"
+        )
     if found.slope > 1:
         output.console().note(
             "an error of the rate grows from layer to layer: beyond 20 layers take --rate auto"
@@ -112,24 +123,41 @@ def check(
     batch = _read_batch(inputs)
     import torch
 
+    def ran(work: Callable[[], Any]) -> Any:
+        """What the network itself raises on this batch, in a line."""
+        try:
+            return work()
+        except (RuntimeError, IndexError, KeyError, AttributeError) as error:
+            raise ValueError(
+                f"model {model!r} does not run on --input {str(inputs)!r} of the shape "
+                f"{tuple(batch.shape)}: {_line(error)}"
+            ) from None
+
     from armillary.neuro.spikeinit.apply import init_
     from armillary.neuro.spikeinit.profile import depth_profile
 
     torch.manual_seed(seed)
     network = _build(model)
     if init:
-        report = init_(
-            network, sample=batch, rate=rate, generator=torch.Generator().manual_seed(seed)
-        )
+        generator = torch.Generator().manual_seed(seed)
+        report = ran(lambda: init_(network, sample=batch, rate=rate, generator=generator))
         output.console().print(str(report))
 
     def loss(answer: Any) -> torch.Tensor:
         logits = answer[0] if isinstance(answer, tuple) else answer
+        if not isinstance(logits, torch.Tensor) or logits.ndim < 2 or not logits.numel():
+            what = (
+                tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+            )
+            raise ValueError(
+                f"model {model!r} answers with {what}: expected a tensor (batch, classes), or a "
+                "tuple that begins with it"
+            )
         logits = logits.flatten(0, -2)
         classes = torch.arange(len(logits)) % logits.shape[-1]
         return torch.nn.functional.cross_entropy(logits, classes)
 
-    table = depth_profile(network, batch, loss)
+    table = ran(lambda: depth_profile(network, batch, loss))
     records = [
         {k: (None if isinstance(v, float) and v != v else v) for k, v in row.items()}
         for row in table.to_dict("records")
@@ -154,7 +182,7 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="digits, fashion-mnist, a folder with its four files, or an .npz of x, y."
+            help="digits, fashion-mnist, a folder with the four files of that, or an .npz of x, y."
         ),
     ] = "digits",
     model: Annotated[
@@ -165,6 +193,13 @@ def train(
     steps: Annotated[int, typer.Option(min=1, help="Minibatches.")] = 100,
     batch: Annotated[int, typer.Option(min=1, help="Rows a minibatch.")] = 32,
     lr: Annotated[float, typer.Option(help="Adam's learning rate.")] = 3e-3,
+    block_scale: Annotated[
+        float | None,
+        typer.Option(
+            help="Factor on the learning rate inside residual blocks; left out: 50 over their "
+            "number, at most 1."
+        ),
+    ] = None,
     time_steps: Annotated[int, typer.Option("--time-steps", min=1, help="T.")] = 2,
     checkpoint: Annotated[
         int, typer.Option(min=0, help="Recompute this many blocks at a time, to save memory.")
@@ -186,12 +221,19 @@ def train(
     from armillary.neuro.spikeinit.training import Recipe, accuracy
     from armillary.neuro.spikeinit.training import train as fit
 
+    scale = _block_scale(model) if block_scale is None else block_scale
+    recipe = Recipe("adam", lr, steps, batch, block_scale=scale)
     x, y, x_test, y_test = _images(data, seed)
     classes = int(max(y.max(), y_test.max())) + 1
     torch.manual_seed(seed)
     network = _named(model, width, classes, x, time_steps, checkpoint)
-    init_(network, sample=x[:64], generator=torch.Generator().manual_seed(seed))
-    recipe = Recipe("adam", lr, steps, batch)
+    try:
+        init_(network, sample=x[:64], generator=torch.Generator().manual_seed(seed))
+    except RuntimeError as error:
+        raise ValueError(
+            f"--model {model!r} does not run on images of {tuple(x.shape[2:])} pixels: "
+            f"{_line(error)}"
+        ) from None
     losses = fit(
         network, x, y, recipe, seed, progress=lambda batches: output.progress(batches, "training")
     )
@@ -226,8 +268,22 @@ def _check_target(path: Path | None, option: str, *suffixes: str) -> None:
         return
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"{option} {str(path)!r}: the name must end in {' or '.join(suffixes)}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{option} {str(path)!r}: that is a folder, name a file")
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{option} {str(path)!r}: there is no such folder, make it first")
+    try:
+        tempfile.TemporaryFile(dir=path.absolute().parent).close()
+    except OSError as error:
+        raise PermissionError(
+            f"{option} {str(path)!r}: no file can be written there ({error.strerror})"
+        ) from None
+
+
+def _line(error: Exception) -> str:
+    """What an exception says, in its first line."""
+    said = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
 
 
 def _read_batch(path: Path) -> torch.Tensor:
@@ -238,10 +294,14 @@ def _read_batch(path: Path) -> torch.Tensor:
         raise FileNotFoundError(f"--input {str(path)!r}: no such file")
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"--input {str(path)!r}: no array of numbers (.npy): {error}") from None
+    except (ValueError, EOFError, OSError):
+        raise ValueError(
+            f"--input {str(path)!r}: no array of numbers; write one with numpy.save (.npy)"
+        ) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or array.ndim < 2:
         raise ValueError(f"--input {str(path)!r}: expected one array of numbers, (batch, ...)")
+    if not array.size:
+        raise ValueError(f"--input {str(path)!r}: is empty, its shape is {array.shape}")
     batch = torch.from_numpy(array.astype(np.float32))
     if not bool(torch.isfinite(batch).all()):
         raise ValueError(f"--input {str(path)!r}: holds numbers that are not finite")
@@ -257,10 +317,21 @@ def _build(name: str) -> torch.nn.Module:
         raise ValueError(f"model {name!r}: expected MODULE:FUNCTION, such as mypkg.mymodel:build")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    build = getattr(importlib.import_module(module), function, None)
+    try:
+        found = importlib.import_module(module)
+    except Exception as error:  # whatever the user's module does when it is imported
+        raise ValueError(
+            f"model {name!r}: the module {module} cannot be imported: {_line(error)}"
+        ) from None
+    build = getattr(found, function, None)
     if build is None:
         raise ValueError(f"model {name!r}: the module {module} has no {function}")
-    network = build() if not isinstance(build, torch.nn.Module) else build
+    if not callable(build):
+        raise TypeError(f"model {name!r}: is a {type(build).__name__}, no function or module")
+    try:
+        network = build if isinstance(build, torch.nn.Module) else build()
+    except Exception as error:  # and whatever its function does
+        raise ValueError(f"model {name!r}: {function}() raised {_line(error)}") from None
     if not isinstance(network, torch.nn.Module):
         raise TypeError(f"model {name!r}: returned a {type(network).__name__}, no torch module")
     return network
@@ -275,9 +346,10 @@ def _images(name: str, seed: int) -> tuple[Any, Any, Any, Any]:
 
     if name == "digits":
         pixels, labels = images.digits()
-    elif name == "fashion-mnist" or Path(name).is_dir():
-        folder = None if name == "fashion-mnist" else name
-        pixels, labels = images.fashion_mnist("train", folder)
+    elif name == "fashion-mnist":
+        pixels, labels = images.fashion_mnist("train")
+    elif Path(name).is_dir():
+        pixels, labels = _fashion_folder(Path(name))
     elif name.endswith(".npz") and Path(name).is_file():
         pixels, labels = _own_images(Path(name))
     else:
@@ -296,13 +368,50 @@ def _images(name: str, seed: int) -> tuple[Any, Any, Any, Any]:
     return x[kept], y[kept], x[held], y[held]
 
 
+def _fashion_folder(folder: Path) -> tuple[Any, Any]:
+    """Fashion-MNIST from this folder alone: where its files lie at once, or as public data."""
+    from armillary.corpora import images
+    from armillary.corpora.registry import EXTERNAL
+
+    entries = [entry.path for entry in EXTERNAL if entry.name.startswith("fashion-mnist-")]
+    if all((folder / path).is_file() for path in entries):
+        return images.fashion_mnist("train", folder)
+    flat = [folder / Path(path).name for path in entries]
+    missing = [path.name for path in flat if not path.is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"--data {str(folder)!r}: this folder lacks {', '.join(missing)}; expected the four "
+            "files of Fashion-MNIST in it, or in images/fashion-mnist/ below it"
+        )
+    with tempfile.TemporaryDirectory() as laid:  # as public data, by links
+        for path, source in zip(entries, flat, strict=True):
+            (Path(laid) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(laid) / path).symlink_to(source.absolute())
+        return images.fashion_mnist("train", laid)
+
+
 def _own_images(path: Path) -> tuple[Any, Any]:
+    import zipfile
+
     import numpy as np
 
-    with np.load(path, allow_pickle=False) as content:
-        if "x" not in content or "y" not in content:
-            raise ValueError(f"--data {str(path)!r}: holds no arrays x (images) and y (labels)")
-        x, y = content["x"], content["y"]
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            if "x" not in content or "y" not in content:
+                raise KeyError
+            x, y = content["x"], content["y"]
+    except KeyError:
+        raise ValueError(
+            f"--data {str(path)!r}: holds no arrays x (images) and y (labels)"
+        ) from None
+    except (ValueError, TypeError, OSError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise ValueError(
+            f"--data {str(path)!r}: no arrays of numbers; write them with numpy.savez(..., x=, y=)"
+        ) from None
+    if x.dtype.kind not in "fiub" or not x.size:
+        raise ValueError(
+            f"--data {str(path)!r}: x is of {x.dtype}, shape {x.shape}; expected numbers, not empty"
+        )
     if x.ndim != 3 or y.shape != x.shape[:1] or y.dtype.kind not in "iu" or len(y) < 10:
         raise ValueError(
             f"--data {str(path)!r}: x has the shape {x.shape} and y {y.shape} of {y.dtype}; "
@@ -321,7 +430,7 @@ def _named(
     kind, _, depth = name.partition(":")
     if kind not in models.MODELS:
         raise ValueError(f"--model {name!r}: expected one of {', '.join(models.MODELS)}")
-    if depth and not depth.isdigit():
+    if ":" in name and not (depth.isascii() and depth.isdigit()):
         raise ValueError(f"--model {name!r}: expected a whole number of layers after the colon")
     if kind == "vgg9_snn":
         if depth:
@@ -334,6 +443,14 @@ def _named(
         int(depth or 101), width, classes, T=T, strides=strides, grid=4,
         checkpoint_segment=checkpoint,
     )  # fmt: skip
+
+
+def _block_scale(name: str) -> float:
+    """50 over the number of residual blocks: steps of many branches add up."""
+    kind, _, depth = name.partition(":")
+    if kind != "deep_ms_resnet" or not depth.isdigit():
+        return 1.0
+    return min(1.0, 50 / max(1, (int(depth) - 1) // 2))
 
 
 def _chart(records: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -144,7 +145,8 @@ def _plain(depth: int, width: int, steps: int, batch: int = 64, rows: int = 10_0
     )  # fmt: skip
 
 
-_PLAIN = ("ours", "theory-alpha", "unit-alpha", "adaptive", *INITS, *BATCH_NORMS)
+#: Without unit-alpha, which is ours here (`TUNED`); of residual networks theory-alpha is.
+_PLAIN = ("ours", "theory-alpha", "adaptive", *INITS, *BATCH_NORMS)
 
 PLAIN = Experiment(
     id="plain-networks",
@@ -163,7 +165,8 @@ PLAIN = Experiment(
             id="plain-beats-batch-norm",
             statement="Plain fully connected spiking networks of 20 layers without normalisation "
             "are at least 2 points more accurate than with tdBN, BNTT, TEBN or MPBN, after the "
-            "same number of steps.",
+            "same number of steps. Ours, tdBN and TEBN were tuned on one grid; BNTT and MPBN were "
+            "not, they run at tdBN's setting.",
             paper="Reports that networks without normalisation match or beat normalised ones "
             "(VGG-11, ResNets on CIFAR, ImageNet and event data).",
             conditions=(
@@ -171,14 +174,14 @@ PLAIN = Experiment(
             ),
             ablations=(
                 Ablation("theory-alpha", "accuracy", expect="reported"),
-                Ablation("unit-alpha", "accuracy", expect="reported"),
                 Ablation("adaptive", "accuracy", expect="reported"),
             ),
         ),
         Claim(
             id="plain-beats-other-inits",
             statement="Plain networks of 20 layers are at least 20 points more accurate than with "
-            "torch's default, He's, the fluctuation-driven, Micheli's or Ding's initialisation.",
+            "torch's default, He's, the fluctuation-driven, Micheli's or Ding's initialisation, "
+            "which were not tuned: they run at ours' setting.",
             paper="Reports that these do not train deep spiking networks without normalisation.",
             conditions=(Condition(Stat("accuracy", over=INITS, form="difference"), at_least=20.0),),
         ),
@@ -194,10 +197,10 @@ SMALL_BATCHES = Experiment(
     cases={
         "smoke": [_plain(4, 16, 3, 4, rows=200)],
         "quick": [],
-        "full": [_plain(20, 64, 800, 4)],
+        "full": [_plain(20, 64, 600, 4)],
         "long": [
             _plain(20, 64, steps, batch)
-            for batch, steps in ((1, 4000), (4, 4000), (16, 2000), (64, 1000), (128, 800))
+            for batch, steps in ((4, 4000), (16, 2000), (64, 1000), (128, 800))
         ],
     },
     setup=clothes,
@@ -207,7 +210,8 @@ SMALL_BATCHES = Experiment(
         Claim(
             id="small-batches-beat-batch-norm",
             statement="With minibatches of 4, plain networks of 20 layers are at least 2 points "
-            "more accurate than with tdBN, BNTT, TEBN or MPBN.",
+            "more accurate than with tdBN, BNTT, TEBN or MPBN, all at the settings of batches of "
+            "64 (BNTT and MPBN at tdBN's).",
             paper="Does not report small batches.",
             conditions=(
                 Condition(
@@ -219,6 +223,37 @@ SMALL_BATCHES = Experiment(
                     ),
                     at_least=2.0,
                 ),
+            ),
+        ),
+    ),
+    seeds={"smoke": 1, "quick": 3, "full": 3, "long": 3},
+    packages=("torch",),
+)
+
+
+# BNTT and MPBN normalise each step by itself: of a single row of a fully connected network they
+# have no statistics, and torch refuses to train them. tdBN and TEBN pool over the steps.
+SINGLE_ROWS = Experiment(
+    id="single-rows",
+    title="Training with one row at a time (BNTT and MPBN cannot)",
+    cases={
+        "smoke": [_plain(4, 16, 3, 1, rows=200)],
+        "quick": [],
+        "full": [],
+        "long": [_plain(20, 64, 4000, 1)],
+    },
+    setup=clothes,
+    contenders=_contenders("plain", ("ours", "tdbn", "tebn")),
+    metrics=METRICS,
+    claims=(
+        Claim(
+            id="single-rows-beat-batch-norm",
+            statement="Trained on one row at a time, plain networks of 20 layers are at least 2 "
+            "points more accurate than with tdBN or TEBN, all at the settings of batches of 64; "
+            "BNTT and MPBN cannot be trained so.",
+            paper="Does not report small batches.",
+            conditions=(
+                Condition(Stat("accuracy", over=("tdbn", "tebn"), form="difference"), at_least=2.0),
             ),
         ),
     ),
@@ -248,7 +283,7 @@ RESIDUAL = Experiment(
     setup=clothes,
     contenders=_contenders(
         "residual",
-        ("ours", "theory-alpha", "unit-alpha", "kaiming", "fluctuation", *RESIDUAL_NORMS),
+        ("ours", "unit-alpha", "kaiming", "fluctuation", *RESIDUAL_NORMS),
     ),
     metrics=METRICS,
     claims=(
@@ -256,14 +291,14 @@ RESIDUAL = Experiment(
             id="residual-matches-batch-norm",
             statement="Residual spiking networks of 101 layers without normalisation are at most "
             "half a point less accurate than with tdBN (also with its branches starting at "
-            "zero), BNTT, TEBN or MPBN, after the same number of steps.",
+            "zero), BNTT, TEBN or MPBN, after the same number of steps. BNTT and MPBN were not "
+            "tuned, they run at tdBN's setting.",
             paper="Reports that SEW- and MS-ResNets without normalisation match or beat "
             "normalised ones.",
             conditions=(
                 Condition(Stat("accuracy", over=RESIDUAL_NORMS, form="difference"), at_least=-0.5),
             ),
             ablations=(
-                Ablation("theory-alpha", "accuracy", expect="reported"),
                 Ablation("unit-alpha", "accuracy", expect="reported"),
                 Ablation("kaiming", "accuracy"),
                 Ablation("fluctuation", "accuracy"),
@@ -272,11 +307,12 @@ RESIDUAL = Experiment(
         Claim(
             id="fewer-spikes",
             statement="Once trained, the residual network of 101 layers sends no more spikes for "
-            "an image than with tdBN.",
+            "an image than with tdBN (also with its branches starting at zero), BNTT, TEBN or "
+            "MPBN.",
             paper="Does not report spikes.",
             conditions=(
                 Condition(
-                    Stat("spikes", over=("tdbn",), form="ratio", pool="geomean"), at_most=1.0
+                    Stat("spikes", over=RESIDUAL_NORMS, form="ratio", pool="geomean"), at_most=1.0
                 ),
             ),
         ),
@@ -290,35 +326,78 @@ RESIDUAL = Experiment(
 
 
 def thousand(who: str) -> Run:
-    """Train the deepest network; look whether its branches moved and whether they matter."""
+    """Train the deepest network; look how far its branches moved and whether they matter.
+
+    ``trunk-only`` is ours with every branch taken out before training: a stem, two convolutions and
+    a layer of neurons, which is what is left if depth does nothing.
+    """
 
     def run(work: Split, cell: Cell) -> Mapping[str, float]:
         x = cell.case.x
         setting = setting_of("residual", "thousand")
+        trunk = who == "trunk-only"
         model = build(
-            who, "residual", int(x["depth"]), int(x["width"]), work.x, cell.seed, setting.alpha
+            "ours" if trunk else who,
+            "residual",
+            int(x["depth"]),
+            int(x["width"]),
+            work.x,
+            cell.seed,
+            setting.alpha,
         )
-        body = model.body
-        before = [block.conv2.weight.detach().clone() for block in body.blocks]  # pyright: ignore
+        blocks: Any = model.body.blocks
+        _take_branches(blocks, out=trunk)
+        before = [
+            (block.conv1.weight.detach().clone(), block.conv2.weight.detach().clone())
+            for block in blocks
+        ]
         losses = train(
             model, work.x, work.y, recipe(setting, int(x["steps"]), int(x["batch"])), cell.seed
         )
-        full = 100 * accuracy(model, work.x_test, work.y_test)
-        moved = [
-            bool((block.conv2.weight - old).abs().max() > 1e-4)  # pyright: ignore
-            for block, old in zip(body.blocks, before, strict=True)  # pyright: ignore
-        ]
-        for block in body.blocks:  # pyright: ignore
-            block.removed = True  # pyright: ignore
-        without = 100 * accuracy(model, work.x_test, work.y_test)
-        return {
-            "accuracy": full,
-            "lost_without_branches": full - without,
-            "branches_moved": sum(moved) / len(moved),
+        found = {
+            "accuracy": 100 * accuracy(model, work.x_test, work.y_test),
             "finite": float(all(math.isfinite(value) for value in losses)),
+        }
+        if who != "ours":
+            return found
+        # Branches of ours start at zero: how far they came is told beside their conv1 at the start.
+        moved = [
+            float((block.conv2.weight.detach() - second).norm() / first.norm())
+            for block, (first, second) in zip(blocks, before, strict=True)
+        ]
+        membrane = _last_membrane(model, work.x_test[:200])
+        _take_branches(blocks, out=True)
+        left = _last_membrane(model, work.x_test[:200])
+        without = 100 * accuracy(model, work.x_test, work.y_test)
+        return found | {
+            "lost_without_branches": found["accuracy"] - without,
+            "branches_moved": _or_zero(float(np.median(moved))),
+            "branch_variance": _or_zero(float((membrane - left).var() / membrane.var())),
         }
 
     return run
+
+
+def _or_zero(value: float) -> float:
+    """A network that has diverged counts as one whose branches do nothing."""
+    return value if math.isfinite(value) else 0.0
+
+
+def _take_branches(blocks: Any, out: bool) -> None:
+    for block in blocks:
+        block.removed = out
+
+
+def _last_membrane(model: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    """The sum of the trunk and all branches, which the last layer of neurons sees."""
+    seen: list[torch.Tensor] = []
+    last: Any = model.body.last  # pyright: ignore[reportAttributeAccessIssue]
+    handle = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model.eval()
+    with torch.no_grad():
+        model(rows)
+    handle.remove()
+    return seen[0]
 
 
 def _thousand(depth: int, width: int, steps: int) -> Case:
@@ -337,42 +416,49 @@ THOUSAND = Experiment(
     setup=lambda cell: digits(cell.seed),
     contenders=(
         Contender("ours", thousand("ours")),
+        Contender("trunk-only", thousand("trunk-only")),
         Contender("kaiming", thousand("kaiming")),
         Contender("fluctuation", thousand("fluctuation")),
     ),
     metrics=(
         Metric("accuracy", "%", "higher"),
         Metric("lost_without_branches", "points", "neither"),
-        Metric("branches_moved", "share", "neither"),
+        Metric("branches_moved", "of the norm of conv1", "neither"),
+        Metric("branch_variance", "of the last membrane's", "neither"),
         Metric("finite", "0/1", "higher"),
     ),
     claims=(
         Claim(
             id="a-thousand-layers-train",
             statement="A residual spiking network of 1000 layers without any normalisation reads "
-            "at least 85 % of digits after 60 steps of 32, its loss finite throughout.",
+            "at least 85 % of digits held out after 60 steps of 32, its loss finite throughout, "
+            "and at least 1 point more than the same network without any branch (a stem, two "
+            "convolutions and neurons), trained alike: depth does not only do no harm.",
             paper="Trains a residual network of 1000 layers (166, 166 and 167 blocks) without "
             "normalisation; the figure stands in a plot.",
             conditions=(
                 Condition(Stat("accuracy"), at_least=85.0),
                 Condition(Stat("finite"), at_least=1.0, every=True),
+                Condition(Stat("accuracy", over=("trunk-only",), form="difference"), at_least=1.0),
             ),
             ablations=(Ablation("kaiming", "accuracy"), Ablation("fluctuation", "accuracy")),
         ),
         Claim(
             id="its-branches-work",
-            statement="At least 99 % of the 499 residual branches, which start at zero, have moved "
-            "by then, and without the branches accuracy falls by at least 5 points.",
+            statement="By then the 499 residual branches, which start at zero, make at least a "
+            "tenth of the variance that the last layer of neurons sees, and taking them out of the "
+            "trained network costs at least 5 points.",
             paper="Does not look at the branches.",
             conditions=(
-                Condition(Stat("branches_moved"), at_least=0.99),
+                Condition(Stat("branch_variance"), at_least=0.1),
                 Condition(Stat("lost_without_branches"), at_least=5.0),
             ),
         ),
         Claim(
             id="others-do-not-train-a-thousand",
             statement="The same network with He's or the fluctuation-driven initialisation, its "
-            "branches not at zero, stays at or below 30 %.",
+            "branches not at zero, stays at or below 30 %. Both run at the setting that was chosen "
+            "for ours; they were not tuned.",
             paper="Does not report other initialisations at this depth.",
             conditions=(
                 Condition(Stat("accuracy", of="kaiming"), at_most=30.0),
@@ -389,6 +475,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     DEPTHS,
     PLAIN,
     SMALL_BATCHES,
+    SINGLE_ROWS,
     RESIDUAL,
     THOUSAND,
     STEP_TIME,

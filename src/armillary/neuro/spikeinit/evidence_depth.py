@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,7 +21,7 @@ from armillary.evidence.shapes import (
     Stat,
 )
 from armillary.neuro.spikeinit.apply import spiking_normal_
-from armillary.neuro.spikeinit.evidence_networks import NEURON
+from armillary.neuro.spikeinit.evidence_networks import NEURON, THEORY
 from armillary.neuro.spikeinit.models import SpikingNetwork, plain_mlp
 from armillary.neuro.spikeinit.neurons import LIF
 from armillary.neuro.spikeinit.peers import INITIALISATIONS, hidden_layers
@@ -31,6 +32,8 @@ DEPTH, STEPS, SAMPLES, RATE = 100, 4, 256, 0.1
 #: Where a gradient that is exactly 0 (and, with the other sign, one beyond single precision) is put
 #: on the logarithmic scale.
 FLOOR = -45.0
+#: Surrogates that rival initialisations are given to choose from.
+ALPHAS = (1.0, THEORY, 4.0, 6.0)
 
 Run = Callable[[Tensor, Cell], Mapping[str, float]]
 
@@ -64,6 +67,7 @@ def _measured(model: nn.Module, work: Tensor, cell: Cell, rate: float) -> dict[s
         forward=lambda m, x: m(x, coded=True),
     )
     rates, gradients = table.rate.to_numpy(), table.grad_rms.to_numpy()
+    looked = np.append(rates[9::10], rates[-1])  # every tenth layer, and the last
     first, last = float(gradients[0]), float(gradients[-1])
     if not math.isfinite(first):
         fell = -FLOOR  # it grew beyond single precision
@@ -74,6 +78,8 @@ def _measured(model: nn.Module, work: Tensor, cell: Cell, rate: float) -> dict[s
     return {
         "rate_10": float(rates[min(9, len(rates) - 1)]),
         "rate_100": float(rates[-1]),
+        "rate_min": float(looked.min()),
+        "rate_max": float(looked.max()),
         "rate_error": abs(math.log2(max(float(rates[-1]), 1e-6) / rate)),
         "gradient": min(max(fell, FLOOR), -FLOOR),
         "gradient_error": min(abs(fell), -FLOOR),
@@ -101,16 +107,27 @@ def initialised(
 
 
 def rival(name: str) -> Run:
-    """A rival initialisation with a surrogate of α = 1."""
+    """A rival initialisation, with the α of `ALPHAS` that keeps its gradient best.
 
-    def run(work: Tensor, cell: Cell) -> Mapping[str, float]:
-        model = _network(work, cell, 1.0)
+    The forward pass does not depend on α. Where the last layer is silent, no weight there has a
+    gradient at any α, and α = 1 is left to stand for all.
+    """
+
+    def at(alpha: float, work: Tensor, cell: Cell) -> dict[str, float]:
+        model = _network(work, cell, alpha)
         INITIALISATIONS[name](model, NEURON, torch.Generator().manual_seed(cell.seed))
         if name == "fluctuation":  # its input are spikes here, in the first layer too
             first = next(layer for _, layer in hidden_layers(model))
             with torch.no_grad():
                 first.weight.mul_(1 / math.sqrt(RATE))  # pyright: ignore
-        return _measured(model, work, cell, RATE)
+        return _measured(model, work, cell, RATE) | {"alpha": alpha}
+
+    def run(work: Tensor, cell: Cell) -> Mapping[str, float]:
+        found = [at(ALPHAS[0], work, cell)]
+        if found[0]["rate_100"] > 0:
+            found += [at(alpha, work, cell) for alpha in ALPHAS[1:]]
+        best = min(found, key=lambda one: one["gradient_error"])
+        return best | {"gradient_unit_alpha": found[0]["gradient"]}
 
     return run
 
@@ -146,22 +163,28 @@ DEPTHS = Experiment(
     metrics=(
         Metric("rate_10", "spikes a step", "neither"),
         Metric("rate_100", "spikes a step", "neither"),
+        Metric("rate_min", "spikes a step", "neither"),
+        Metric("rate_max", "spikes a step", "neither"),
         Metric("rate_error", "octaves"),
         Metric("gradient", "log10 of first over last", "neither"),
         Metric("gradient_error", "decades"),
+        Metric("gradient_unit_alpha", "log10 of first over last", "neither"),
+        Metric("alpha", "", "neither"),
         Metric("dead", "share"),
     ),
     claims=(
         Claim(
             id="rate-keeps",
-            statement="After 100 layers without normalisation neurons fire within a factor of two "
-            "of the design's 0.1, at most 5 % of them never fire over 256 samples, and the "
-            "gradient at the first layer is at least a hundredth of that at the last.",
+            statement="In 100 layers without normalisation neurons fire within a factor of two "
+            "of the design's 0.1 at every tenth layer, at most 5 % of those of the last never fire "
+            "over 256 samples, and the gradient at the first layer is between a hundredth and a "
+            "hundred times that at the last.",
             paper="Claims a constant rate and gradient over depth at initialisation; plots only.",
             conditions=(
-                Condition(Stat("rate_100"), at_least=0.05, at_most=0.2),
+                Condition(Stat("rate_min"), at_least=0.05),
+                Condition(Stat("rate_max"), at_most=0.2),
                 Condition(Stat("dead"), at_most=0.05),
-                Condition(Stat("gradient"), at_least=-2.0),
+                Condition(Stat("gradient"), at_least=-2.0, at_most=2.0),
             ),
             ablations=(
                 Ablation("half-sigma", "rate_error"),
@@ -184,7 +207,8 @@ DEPTHS = Experiment(
         Claim(
             id="dings-gradient-dies",
             statement="Ding's initialisation with its bias keeps firing, but its gradient at the "
-            "first of 100 layers is at most a millionth of that at the last.",
+            "first of 100 layers is at most a millionth of that at the last, with the surrogate "
+            "(α of 1, 2.31, 4 or 6) that keeps its gradient best.",
             paper="Compares with Ding et al.; plots only.",
             conditions=(
                 Condition(Stat("gradient", of="ding"), at_most=-6.0),

@@ -19,7 +19,8 @@ from armillary.errors import require
 from armillary.neuro.spikeinit.neurons import LIF, AdaptiveLIF
 
 Backend = Literal["torch", "spikingjelly"]
-#: Makes the normalisation after a weight layer: ``norm(channels, T, theta)``.
+#: Makes the normalisation after a weight layer: ``norm(channels, T, scale)``, the scale being θ/λ,
+#: the input that takes a neuron at rest to its threshold.
 Norm = Callable[[int, int, float], nn.Module]
 NeuronKind = Literal["lif", "adaptive"] | Callable[[int], nn.Module]
 
@@ -116,7 +117,7 @@ class Parts:
         """The layer alone, or with the normalisation after it."""
         if self.norm is None:
             return layer
-        return nn.Sequential(layer, self.norm(channels, self.T, self.theta))
+        return nn.Sequential(layer, self.norm(channels, self.T, self.theta * self.tau))
 
 
 def _jelly() -> Any:

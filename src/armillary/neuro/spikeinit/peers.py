@@ -102,11 +102,16 @@ INITIALISATIONS: dict[str, Callable[[nn.Module, Neuron, torch.Generator], None]]
 
 
 class TdBN(nn.BatchNorm1d):
-    """Threshold-dependent batch norm: over time, batch and space; its weight starts at θ."""
+    """Threshold-dependent batch norm: over time, batch and space.
 
-    def __init__(self, channels: int, T: int, theta: float) -> None:
+    Its weight starts at the scale θ/λ. The paper's neurons have the input gain 1, where that is its
+    threshold; with another gain the normalised input reaches θ as it does there only if the gain is
+    divided out. A weight of θ alone trains worse here.
+    """
+
+    def __init__(self, channels: int, T: int, scale: float) -> None:
         super().__init__(channels)
-        nn.init.constant_(self.weight, theta)
+        nn.init.constant_(self.weight, scale)
 
     def forward(self, input: Tensor) -> Tensor:
         flat = input.flatten(0, 1)  # batch norm takes (n, channels) and (n, channels, space)
@@ -117,7 +122,7 @@ class TdBN(nn.BatchNorm1d):
 class BNTT(nn.Module):
     """Batch norm through time: statistics and a weight of its own at each step, no shift."""
 
-    def __init__(self, channels: int, T: int, theta: float) -> None:
+    def __init__(self, channels: int, T: int, scale: float) -> None:
         super().__init__()
         self.steps = nn.ModuleList([nn.BatchNorm1d(channels, eps=1e-4) for _ in range(T)])
         for step in self.steps:
@@ -134,9 +139,9 @@ class BNTT(nn.Module):
 class TEBN(nn.Module):
     """Temporal effective batch norm: tdBN's statistics, then a learnt weight a step."""
 
-    def __init__(self, channels: int, T: int, theta: float) -> None:
+    def __init__(self, channels: int, T: int, scale: float) -> None:
         super().__init__()
-        self.norm = TdBN(channels, T, theta)
+        self.norm = TdBN(channels, T, scale)
         self.p = nn.Parameter(torch.ones(T))
 
     def forward(self, input: Tensor) -> Tensor:
@@ -144,7 +149,8 @@ class TEBN(nn.Module):
 
 
 class MPBNNeuron(nn.Module):
-    """Neurons whose membrane is batch-normalised at each step before it is compared with θ."""
+    """Neurons whose membrane is batch-normalised at each step before it is compared with θ; the
+    membrane that goes on to the next step is the one before normalisation."""
 
     def __init__(self, channels: int, lif: LIF) -> None:
         super().__init__()
@@ -159,8 +165,7 @@ class MPBNNeuron(nn.Module):
         for current in x:
             v = v + n.lam * current
             flat = v if v.ndim == 2 else v.flatten(2)
-            v = self.norm(flat).view_as(v)
-            s = spike(v - n.theta)
+            s = spike(self.norm(flat).view_as(v) - n.theta)
             out.append(s)
             v = n.kappa * v * (1 - s.detach())
         return torch.stack(out)

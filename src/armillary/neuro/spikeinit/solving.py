@@ -75,8 +75,10 @@ def solve(
         lam: gain of the input: 1/τ with ``decay_input``, else 1.
         theta: threshold, > 0.
         rate: spikes a neuron and step that every layer shall have, in (0, `theory.max_rate`);
-            ``"auto"``: the smallest of at least 0.1 at which the rate is stable over depth.
-        T: number of time steps; needed for simulations, 4 if left out there.
+            ``"auto"``: the smallest of at least 0.1 at which the rate is stable over depth, or,
+            where neurons leak so little that they cannot fire at 0.1 (κ near 1), one below that.
+        T: number of time steps; needed for simulations, 4 if left out there. Moments are those of
+            the steady state and ignore it.
         reset: ``hard``, ``soft`` (SpikingJelly) or ``subtract`` (snnTorch).
         surrogate: ``piecewise_exp``, ``atan``, ``sigmoid`` or ``triangle``.
         method: ``moments`` (the paper's equations: the steady state, independent steps), ``sim``

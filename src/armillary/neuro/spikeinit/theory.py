@@ -74,6 +74,12 @@ class Neuron:
             )
         if self.theta <= 0:
             raise ValueError(f"theta={self.theta!r}: expected a threshold > 0")
+        for name in ("lam", "theta"):  # squares and reciprocals of both are taken
+            if not 1e-100 <= getattr(self, name) <= 1e100:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}: expected 1e-100 to 1e100, beyond it double "
+                    "precision does not hold what follows from it"
+                )
         if self.reset not in get_args(Reset):
             raise ValueError(f"reset={self.reset!r}: expected one of {', '.join(get_args(Reset))}")
         if self.refractory < 0 or int(self.refractory) != self.refractory:
@@ -175,7 +181,10 @@ def slope_of(neuron: Neuron, rate: float) -> float:
 
 
 def stable_rate(neuron: Neuron) -> float:
-    """The smallest rate of at least 0.1 whose slope is at most 0.9 (`rate="auto"`)."""
+    """The smallest rate of at least 0.1 whose slope is at most 0.9 (`rate="auto"`).
+
+    Neurons that cannot fire at 0.1 (κ above about 0.95) get nine tenths of their largest rate.
+    """
     limit = max_rate(neuron.kappa)
     start = min(0.1, 0.9 * limit)
     if slope_of(neuron, start) <= STABLE_SLOPE:

@@ -40,6 +40,8 @@ class Recipe:
             raise ValueError(f"optimiser={self.optimiser!r}: expected 'sgd' or 'adam'")
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise ValueError(f"lr={self.lr!r}: expected a learning rate > 0")
+        if not (math.isfinite(self.block_scale) and self.block_scale > 0):
+            raise ValueError(f"block_scale={self.block_scale!r}: expected a factor > 0")
         if self.steps < 1 or self.batch < 1:
             raise ValueError(f"steps={self.steps!r}, batch={self.batch!r}: expected at least 1")
 

@@ -6,12 +6,19 @@ Example: python -m armillary.neuro.spikeinit.tuning --family plain --who ours --
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from armillary import output
-from armillary.neuro.spikeinit.evidence_networks import GRID, Family, build, fashion, recipe
+from armillary.neuro.spikeinit.evidence_networks import (
+    CONTENDERS,
+    GRID,
+    Family,
+    build,
+    fashion,
+    recipe,
+)
 from armillary.neuro.spikeinit.training import accuracy, train
 
 SEED = 1000
@@ -28,7 +35,12 @@ def main(
     out: Annotated[Path, typer.Option("-o", help="A .csv table.")],
 ) -> None:
     """Train every contender at every point of the grid; print and write the accuracies."""
-    kind: Family = "plain" if family == "plain" else "residual"
+    if family not in get_args(Family):
+        raise typer.BadParameter(f"{family!r}: expected one of {', '.join(get_args(Family))}")
+    unknown = [name for name in who if name not in CONTENDERS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown}: expected contenders of {', '.join(CONTENDERS)}")
+    kind: Family = family  # pyright: ignore[reportAssignmentType]
     depth, width, side, steps = SIZES[kind]
     data = fashion(SEED, side)
     rows = []
