@@ -84,6 +84,23 @@ SAME_VALUES = [
     ("Yes, it does", "true"),
     ("No, because it is late", "no"),
     ("3, 4 and 5", "5; 4; 3"),
+    ("UTC+1", "UTC+01:00"),
+    ("UTC+1", "GMT+1"),
+    ("UTC+0530", "GMT +5:30"),
+    ("UTC−3", "UTC-3"),
+    ("UTC", "GMT+0"),
+    ("UTC±0", "UTC"),
+    ("EUR", "euro"),
+    ("euros", "the euro (EUR)"),
+    ("euro", "€"),
+    ("EUR (euro)", "Euro."),
+    ("Croatian kuna", "HRK"),
+    ("US dollar", "USD"),
+    ("CAD (Canadian dollar)", "Canadian dollars"),
+    ("12:00", "12 pm"),
+    ("noon", "12:00 p.m."),
+    ("3:30 pm", "15:30"),
+    ("midnight", "12 am"),
 ]
 
 SAME_WORDS = [
@@ -97,6 +114,9 @@ SAME_WORDS = [
     ("- France\n- Spain", "Spain; France"),
 ]
 
+#: Short words that name a currency and may mean something else.
+SAME_MONEY = [("kuna", "Croatian kuna"), ("kuna", "HRK"), ("zloty", "Polish zloty")]
+
 ALIASES = [
     ("Obama", "Barack Obama"),
     ("President Obama", "Barack Obama"),
@@ -107,6 +127,9 @@ ALIASES = [
     ("John Kennedy", "John F. Kennedy"),
     ("UN", "United Nations"),
     ("USA", "United States of America"),
+    ("USA", "United States"),
+    ("U.S.", "USA"),
+    ("UK", "the United Kingdom of Great Britain"),
 ]
 
 DIFFERENT = [
@@ -149,6 +172,31 @@ DIFFERENT = [
     ("Michelle Obama", "Barack Obama"),
     ("John Adams", "Jane Adams"),
     ("", "Paris"),
+    ("UTC+1", "UTC+10"),
+    ("UTC+1", "UTC-1"),
+    ("UTC+1", "UTC"),
+    ("UTC+1", "1"),
+    ("UTC+5:30", "UTC+5:45"),
+    ("UTC+130", "UTC+1:30"),
+    ("UTC+99", "UTC+9"),
+    ("EUR", "Europe"),
+    ("euro", "eurozone"),
+    ("EUR", "EUR 5"),
+    ("euro", "dollar"),
+    ("dollar", "US dollar"),
+    ("US dollar", "Canadian dollar"),
+    ("the euro (USD)", "EUR"),
+    ("all", "Albanian lek"),
+    ("try", "Turkish lira"),
+    ("gold", "XAU"),
+    ("12:00", "12 am"),
+    ("12:00", "12"),
+    ("3:30", "3:30 pm"),
+    ("3 pm", "3"),
+    ("25:00", "1 am"),
+    ("USA", "USSR"),
+    ("United States", "United Arab Emirates"),
+    ("United States", "United Mexican States"),
 ]
 
 
@@ -169,6 +217,12 @@ def test_the_same_value(one, two):
 def test_the_same_words(one, two):
     verdict = answers.same(one, two)
     assert (verdict.same, verdict.why) == (True, "text")
+
+
+@pytest.mark.parametrize(("one", "two"), SAME_MONEY)
+def test_a_short_name_of_money(one, two):
+    assert answers.same(one, two).same
+    assert answers.same(two, one).same
 
 
 @pytest.mark.parametrize(("one", "two"), ALIASES)
@@ -270,6 +324,13 @@ def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "babel", None)
     with pytest.raises(MissingExtra, match=r"pip install 'armillary\[models\]'"):
         answers.same("5 EUR", "€5")
+
+
+def test_names_are_compared_without_babel(monkeypatch):
+    currencies.table.cache_clear()
+    monkeypatch.setitem(sys.modules, "babel", None)
+    assert answers.same("Paris", "paris").same
+    assert not answers.same("Paris", "London").same
 
 
 def test_nothing_heavy_is_loaded_for_values():

@@ -566,6 +566,12 @@ def test_a_busy_machine_is_not_measured_on(planted, monkeypatch):
     assert {r.status for r in planted.run().bundle.rows} == {"ok"}
 
 
+def test_smoke_runs_on_a_busy_machine_without_a_wait(planted, monkeypatch):
+    planted.here(TIMED.replace('"quick"', '"smoke"'))
+    monkeypatch.setattr(lock, "other_load", lambda seconds: pytest.fail("smoke looks at the load"))
+    assert {r.status for r in planted.run(profile="smoke").bundle.rows} == {"ok"}
+
+
 def test_the_machine_is_waited_for_until_it_is_quiet(monkeypatch):
     looks = iter([1.0, 0.5, 0.19, 9.9])
     monkeypatch.setattr(lock, "other_load", lambda seconds: next(looks))

@@ -23,19 +23,25 @@ if TYPE_CHECKING:
     from armillary.answers.sameness import TextEncoder as TextEncoder
     from armillary.answers.sameness import Verdict as Verdict
     from armillary.answers.sameness import same as same
+    from armillary.answers.values import Clock as Clock
+    from armillary.answers.values import Currency as Currency
     from armillary.answers.values import Date as Date
     from armillary.answers.values import Items as Items
     from armillary.answers.values import Money as Money
     from armillary.answers.values import Number as Number
+    from armillary.answers.values import Offset as Offset
     from armillary.answers.values import Text as Text
     from armillary.answers.values import Value as Value
     from armillary.answers.values import YesNo as YesNo
 
 _HOMES = {
+    "Clock": "values",
+    "Currency": "values",
     "Date": "values",
     "Items": "values",
     "Money": "values",
     "Number": "values",
+    "Offset": "values",
     "Text": "values",
     "TextEncoder": "sameness",
     "Value": "values",

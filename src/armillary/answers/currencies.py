@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from armillary.errors import require
+from armillary.errors import MissingExtra, require
 
 #: Signs and names in daily use that CLDR's English does not give.
 _SIGNS = {
@@ -19,6 +19,13 @@ _SIGNS = {
     "zł": "PLN",
     "pounds sterling": "GBP",
 }
+#: Codes that are words or first names too: by themselves they name no currency.
+_WORD_CODES = "all amd ang bam bob cad cup gel mad mop pen ron rub sos top try"
+_WORDS = frozenset(_WORD_CODES.split())
+#: Precious metals, drawing rights, bonds and test codes: codes of no country's money.
+_NO_MONEY_CODES = "XAG XAU XBA XBB XBC XBD XDR XFO XFU XPD XPT XRE XSU XTS XUA XXX"
+_NO_MONEY = frozenset(_NO_MONEY_CODES.split())
+_NAME = re.compile(r"(?:the\s+)?(?P<name>[^\d()]{1,40}?)(?:\s?\((?P<beside>[^\d()]{1,40})\))?")
 
 
 @functools.cache
@@ -62,3 +69,47 @@ def table() -> dict[str, frozenset[str]]:
 def find(name: str) -> frozenset[str] | None:
     """The codes that a code, sign or name may mean, or None."""
     return table().get(" ".join(name.lower().split()))
+
+
+def bare(text: str) -> tuple[frozenset[str], bool]:
+    """The codes that a whole text names without an amount, and whether it can mean nothing else.
+
+    "EUR", "euros", "€" and "the euro (EUR)" name one currency and nothing else; "kuna" and "real"
+    are words that name one too. Nothing where Babel is absent.
+    """
+    match = _NAME.fullmatch(" ".join(text.split()))
+    if match is None:
+        return frozenset(), False
+    try:
+        both = match["beside"] is not None
+        codes, certain = _named(match["name"], words=both)
+        if both:
+            beside, sure = _named(match["beside"], words=True)
+            codes, certain = codes & beside, certain or sure
+    except MissingExtra:
+        return frozenset(), False
+    return codes, certain and bool(codes)
+
+
+def _named(name: str, *, words: bool) -> tuple[frozenset[str], bool]:
+    plain = " ".join(name.lower().split())
+    codes = find(plain) or frozenset()
+    codes -= _NO_MONEY
+    if (plain in _WORDS and not words) or len(plain) == 2:
+        return frozenset(), False
+    return codes, len(codes) == 1 and (plain in _full_names())
+
+
+@functools.cache
+def _full_names() -> frozenset[str]:
+    """Codes, signs and whole names; not the last words of names."""
+    babel: Any = require("babel", what="comparing answers", extra="models")
+    numbers: Any = require("babel.numbers", what="comparing answers", extra="models")
+    english = babel.Locale("en")
+    names = {
+        numbers.get_currency_name(code, count=count, locale=english).lower()
+        for code in english.currencies
+        for count in (1, 2)
+    }
+    codes = {code.lower() for code in english.currencies}
+    return frozenset(names | codes | {"€", "£"})

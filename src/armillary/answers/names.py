@@ -17,7 +17,7 @@ _MODIFIER_WORDS = """
 north south east west northern southern eastern western central new old great greater lower upper
 los las san santa el puerto costa sierra cape fort port mount lake river saint st hot cold red blue
 green white black yellow golden big small little young non not no never without first second third
-last high low left right dark light good bad artificial natural
+last high low left right dark light good bad artificial natural united
 """
 _MODIFIERS = frozenset(_MODIFIER_WORDS.split())
 _PERSON = re.compile(
@@ -62,6 +62,16 @@ son daughter
 brother sister
 him her
 """
+#: Short and long names of one country that are no plain acronyms of each other.
+_COUNTRIES = """
+us|usa|united states|united states america
+uk|united kingdom|united kingdom great britain
+ussr|soviet union|union soviet socialist republics
+"""
+_SAME_COUNTRY = tuple(
+    frozenset(tuple(name.split()) for name in line.split("|"))
+    for line in _COUNTRIES.strip().splitlines()
+)
 _GROUPS = tuple(frozenset(line.split()) for line in _CONTRASTS.strip().splitlines())
 
 
@@ -108,7 +118,7 @@ def alias(one: tuple[str, ...], two: tuple[str, ...], question: str = "") -> boo
     if negates(one) != negates(two):
         return False
     one, two = _untitled(one), _untitled(two)
-    if one == two or _acronym(one, two) or _acronym(two, one):
+    if one == two or _acronym(one, two) or _acronym(two, one) or _one_country(one, two):
         return True
     short, long = sorted((one, two), key=len)
     if _initials(short, long) or (len(short) == len(long) and _initials(long, short)):
@@ -123,6 +133,11 @@ def alias(one: tuple[str, ...], two: tuple[str, ...], question: str = "") -> boo
         and all(word.isalpha() for word in long)
         and not set(long[:-1]) & (_MODIFIERS | _SMALL | _NEGATIONS)
     )
+
+
+def _one_country(one: tuple[str, ...], two: tuple[str, ...]) -> bool:
+    main = [tuple(word for word in name if word not in _SMALL) for name in (one, two)]
+    return any(main[0] in group and main[1] in group for group in _SAME_COUNTRY)
 
 
 def _untitled(name: tuple[str, ...]) -> tuple[str, ...]:

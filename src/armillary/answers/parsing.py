@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from armillary.answers import currencies, dates, names, numerals, units
-from armillary.answers.values import Items, Money, Number, Text, Value, YesNo
+from armillary.answers import clocks, currencies, dates, names, numerals, units
+from armillary.answers.values import Currency, Items, Money, Number, Text, Value, YesNo
 
 _YES = {"yes", "y", "true", "yeah", "yep", "correct", "affirmative", "right"}
 _NO = {"no", "n", "false", "nope", "incorrect", "negative", "wrong"}
@@ -58,11 +58,23 @@ def readings(text: str) -> tuple[Value, ...]:
     if not isinstance(text, str):
         raise TypeError(f"text: got a {type(text).__name__}, give a string")
     plain = _plain(text)
-    typed = _yes_no(plain) or dates.read(plain) or _quantities(_ABOUT.sub("", plain))
+    typed = _yes_no(plain) or _one_value(plain) or _quantities(_ABOUT.sub("", plain))
     if typed:
         return typed
     items = _items(text)
-    return (items,) if items else (Text(names.words(plain)),)
+    if items:
+        return (items,)
+    words = Text(names.words(plain))
+    codes, certain = currencies.bare(plain)
+    if not codes:
+        return (words,)
+    # "real" and "won" are words as well: an embedding may still find them to be others.
+    return (Currency(codes),) if certain else (words, Currency(codes))
+
+
+def _one_value(text: str) -> tuple[Value, ...]:
+    """Dates, times of day and offsets from UTC."""
+    return dates.read(text) or clocks.read(text)
 
 
 def _plain(text: str) -> str:
@@ -164,7 +176,7 @@ def _items(text: str) -> Items | None:
     members: list[Value] = []
     for part in parts:
         plain = _plain(part)
-        typed = _yes_no(plain) or dates.read(plain) or _quantities(plain)
+        typed = _yes_no(plain) or _one_value(plain) or _quantities(plain)
         member = typed[0] if typed else Text(names.words(plain))
         if isinstance(member, Text) and not member.words:
             return None

@@ -66,6 +66,43 @@ class Money:
 
 
 @dataclasses.dataclass(frozen=True)
+class Currency:
+    """A currency without an amount.
+
+    Attributes:
+        codes: ISO 4217 codes that the name may mean ("dollar" is many).
+    """
+
+    codes: frozenset[str]
+
+    def agrees(self, other: Currency) -> bool:
+        """Whether both may mean exactly the same currencies ("dollar" is not "US dollar")."""
+        return self == other
+
+
+@dataclasses.dataclass(frozen=True)
+class Offset:
+    """A difference from UTC in minutes, east of it positive."""
+
+    minutes: int
+
+    def agrees(self, other: Offset) -> bool:
+        """Whether both are the same difference."""
+        return self == other
+
+
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """A time of day, in seconds since midnight."""
+
+    seconds: int
+
+    def agrees(self, other: Clock) -> bool:
+        """Whether both are the same time."""
+        return self == other
+
+
+@dataclasses.dataclass(frozen=True)
 class Date:
     """A day, a month (``day`` is None) or a year (``month`` is None too).
 
@@ -126,7 +163,7 @@ class Items:
         )
 
 
-Value = Number | Money | Date | YesNo | Text | Items
+Value = Number | Money | Currency | Offset | Clock | Date | YesNo | Text | Items
 
 
 def is_typed(value: Value) -> bool:

@@ -100,8 +100,8 @@ def request(
         ValueError: no messages, an unknown role, a message without content, ``max_tokens`` under
             1, a negative temperature, or an empty stop string.
     """
-    if max_tokens < 1:
-        raise ValueError(f"max_tokens={max_tokens}: give at least 1")
+    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+        raise ValueError(f"max_tokens={max_tokens!r}: give a whole number, at least 1")
     if not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature={temperature}: give 0 (greedy) or a positive number")
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())

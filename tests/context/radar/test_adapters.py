@@ -64,11 +64,31 @@ def test_llamaindex_gets_the_trusted_nodes(doubles, monkeypatch):
         processor._postprocess_nodes(nodes)
 
 
-def test_when_nobody_answers_all_documents_are_passed_on(doubles, monkeypatch):
+def test_the_same_query_again_lets_no_poison_through(doubles, monkeypatch):
     planted(monkeypatch, "langchain_core.documents.compressor", BaseDocumentCompressor=object)
     compressor = langchain_compressor(Radar(doubles.Told(), doubles.Equal()))
+    found = [Page(text, {"n": i}) for i, text in enumerate(doubles.pages("x", "w", "x"))]
+    first, again = (compressor.compress_documents(found, "Q?") for _ in range(2))
+    assert [page.metadata["n"] for page in first] == [0, 2]
+    for one, two in zip(first, again, strict=True):
+        assert two.metadata["n"] == one.metadata["n"]
+        assert two.metadata["radar_support"] == pytest.approx(one.metadata["radar_support"])
+
+
+def test_when_nobody_answers_nothing_is_passed_on_unless_wanted(doubles, monkeypatch):
+    planted(monkeypatch, "langchain_core.documents.compressor", BaseDocumentCompressor=object)
     found = [Page(text, {}) for text in doubles.pages("", "")]
-    assert len(compressor.compress_documents(found, "Q?")) == 2
+    radar = Radar(doubles.Told(), doubles.Equal())
+    assert langchain_compressor(radar).compress_documents(found, "Q?") == []
+    passed = langchain_compressor(radar, pass_all=True).compress_documents(found, "Q?")
+    assert len(passed) == 2
+
+
+def test_an_unsure_answer_passes_nothing_on(doubles, monkeypatch):
+    planted(monkeypatch, "langchain_core.documents.compressor", BaseDocumentCompressor=object)
+    radar = Radar(doubles.Told(), doubles.Equal(), abstain_below=1e9)
+    found = [Page(text, {}) for text in doubles.pages("x", "x")]
+    assert langchain_compressor(radar).compress_documents(found, "Q?") == []
 
 
 @pytest.mark.skipif(

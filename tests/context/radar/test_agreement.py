@@ -148,3 +148,24 @@ def test_a_language_model_as_judge():
     count = len(chat.asked)
     judge.compare("Who?", ["Robert", "Bob"])
     assert len(chat.asked) == count  # asked once a pair
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("same", (1, 0)),
+        ("They are the same.", (1, 0)),
+        ("Different", (0, 1)),
+        ("They differ", (0, 1)),
+        ("Not the same", (0, 1)),
+        ("They aren’t the same", (0, 1)),
+        ("not different", (0, 0)),
+        ("neither same nor different", (0, 0)),
+        ("no", (0, 0)),
+        ("", (0, 0)),
+    ],
+)
+def test_a_model_s_few_words(told, expected):
+    from armillary.context.radar.agreement import verdict_of
+
+    assert verdict_of(told) == expected

@@ -28,8 +28,17 @@ def test_attacks_state_the_target():
 
 def test_paraphrases_are_no_copies_but_edits_are():
     texts = attacks.poisoned("What is the capital of France?", "Lyon", 9)
-    assert duplicates.copies(texts) == [None] * 9
-    assert duplicates.copies(["one  text", "ONE text", "another thing"]) == [None, 0, None]
+    assert duplicates.near(texts) == [[]] * 9
+    some = ["one  text", "ONE text", "another thing"]
+    assert duplicates.near(some) == [[], [0], []]
+    assert duplicates.copies(some, ["a", "A", "a"], lambda x, y: x.lower() == y) == [None, 0, None]
+
+
+def test_a_near_copy_counts_once_only_where_it_answers_the_same():
+    same, other = ["one  text", "ONE text"], lambda x, y: x == y
+    assert duplicates.copies(same, ["a", "b"], other) == [None, None]
+    assert duplicates.copies(same, ["a", None], other) == [None, None]
+    assert duplicates.copies(["x", "x"], [None, None], other) == [None, 0]
 
 
 @pytest.mark.parametrize(("rank", "at"), [("first", {0, 1}), ("middle", {2, 3}), ("last", {4, 5})])

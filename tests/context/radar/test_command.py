@@ -131,7 +131,165 @@ def test_bad_arguments_are_told(doubles, tmp_path, arguments, error, told):
         run("answer", "--question", "Q?", "--docs", path, *arguments)
 
 
-def test_a_document_without_text_is_told(tmp_path):
+def test_a_document_without_text_is_told(tmp_path, capfd):
     path = write(tmp_path / "docs.jsonl", [{"body": "x"}])
-    with pytest.raises(ValueError, match="line 1: a document needs 'text'"):
+    with pytest.raises(ValueError, match="no documents"):
         run("answer", "--question", "Q?", "--docs", path)
+
+
+#: Lines that are no documents, and what is said of them.
+BAD_DOCUMENTS = [
+    ('{"text": 5}\n', "needs 'text'"),
+    ('{"body": "x"}\n', "needs 'text'"),
+    ('{"text": " "}\n', "has no text"),
+    ('{"text": "\\ud800"}\n', "surrogate"),
+    ('{"text": "a", "n": NaN}\n', "NaN is no JSON number"),
+    ("[" * 100_000 + "]" * 100_000 + "\n", "too deeply nested"),
+    ('{"text": "a", "n": ' + "9" * 5000 + "}\n", "no JSON"),
+]
+
+
+@pytest.mark.parametrize(("bad", "why"), BAD_DOCUMENTS, ids=range(len(BAD_DOCUMENTS)))
+@pytest.mark.parametrize("verb", ["answer", "attack"])
+def test_one_bad_document_is_named_and_the_rest_counts(doubles, tmp_path, verb, bad, why):
+    good = docs(doubles, "x", "x")
+    path, out = write(tmp_path / "docs.jsonl", [good[0], bad, good[1]]), tmp_path / "bad.jsonl"
+    if verb == "answer":
+        shown = run("answer", "--question", "Q?", "--docs", path)
+        assert json.loads(shown.stdout)["trusted"] == [0, 1]
+    else:
+        shown = run("attack", path, "--question", "Q?", "--target", "w", "--out", out)
+        assert len(out.read_text().splitlines()) == 3
+    assert shown.exit_code == 3
+    assert f"line 2: {why}" in shown.stderr or ("line 2:" in shown.stderr and why in shown.stderr)
+
+
+def test_a_byte_order_mark_costs_no_line(doubles, tmp_path):
+    path = tmp_path / "docs.jsonl"
+    lines = "".join(json.dumps(d) + "\n" for d in docs(doubles, "x", "x"))
+    path.write_bytes(b"\xef\xbb\xbf" + lines.encode())
+    shown = run("answer", "--question", "Q?", "--docs", path)
+    assert shown.exit_code == 0
+    assert json.loads(shown.stdout)["trusted"] == [0, 1]
+
+
+BAD_FIELDS = [
+    ({"time": "yesterday"}, "time='yesterday'"),
+    ({"time": [2023]}, "time: got a list"),
+    ({"time": True}, "time: got a bool"),
+    ({"time": 10**400}, "give a finite number"),
+    ({"key": ["k"]}, "'key' must be a text"),
+    ({"key": "\ud800"}, "surrogate"),
+    ({"question": "\ud800?"}, "surrogate"),
+    ({"docs": [{"text": "a", "rank": 1}, {"text": "b"}]}, "'rank' must be a number in all"),
+    ({"docs": [{"text": "a", "rank": 1}, {"text": "b", "rank": "2"}]}, "'rank' must be a number"),
+    ({"docs": [{"text": "a", "rank": True}]}, "'rank' must be a number"),
+    ({"docs": [{"text": 5}]}, "needs 'text'"),
+    ({"docs": "text"}, "no documents"),
+]
+
+
+@pytest.mark.parametrize(("fields", "why"), BAD_FIELDS, ids=range(len(BAD_FIELDS)))
+def test_one_bad_field_costs_one_event(doubles, tmp_path, fields, why):
+    def event(time):
+        return {"question": "Q?", "time": time, "docs": docs(doubles, "a", "a", step=time)}
+
+    path, out = tmp_path / "events.jsonl", tmp_path / "answers.jsonl"
+    write(path, [event(1), event(2) | fields, event(3)])
+    shown = run("stream", path, "--out", out)
+    assert shown.exit_code == 3
+    assert "line 2:" in shown.stderr
+    assert why in shown.stderr
+    assert [json.loads(line)["line"] for line in out.read_text().splitlines()] == [1, 3]
+
+
+def test_an_abort_of_a_stream_loses_no_answer(doubles, tmp_path, monkeypatch):
+    """The endpoint fails in the third event; the same command goes on with it."""
+
+    def event(time):
+        return {"question": "Q?", "time": time, "docs": docs(doubles, *"aaa", step=time)}
+
+    path, out, store = tmp_path / "events.jsonl", tmp_path / "answers.jsonl", tmp_path / "b.db"
+    write(path, [event(t) for t in range(5)])
+    away, calls = [True], []
+
+    def script(conversation):
+        text = conversation[-1]["content"].split("Document: ")[1].split("\n\nQuestion:")[0]
+        calls.append(text)
+        if away and text in {d["text"] for d in event(2)["docs"]}:
+            raise ConnectionError("the endpoint is away")
+        return text.rsplit(":", 1)[-1].strip()
+
+    scripted = models.scripted(script)
+    scripted.embedded = None  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(models, "chat", lambda url=None, model=None: scripted)
+    with pytest.raises(ConnectionError):
+        run("stream", path, "--out", out, "--memory", store)
+    partial = tmp_path / "answers.jsonl.partial"
+    assert not out.exists()
+    assert [json.loads(line)["line"] for line in partial.read_text().splitlines()] == [1, 2]
+    with partial.open("a") as file:
+        file.write('{"line": 3, "ev')  # as after a crash
+    away.clear()
+    calls.clear()
+    shown = run("stream", path, "--out", out, "--memory", store)
+    assert shown.exit_code == 0
+    assert "5 events answered, 2 of them before an abort" in shown.stdout
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["line"] for line in told] == [1, 2, 3, 4, 5]
+    assert all(line["trusted"] == [0, 1, 2] for line in told)
+    assert len(calls) == 9  # three events of three documents
+    assert not partial.exists()
+    partial.write_text('{"line": 1, "event": "of another file"}\n')
+    with pytest.raises(ValueError, match="has answers to other events"):
+        run("stream", path, "--out", out, "--memory", store)
+    assert partial.read_text().count("\n") == 1
+
+
+def test_what_is_read_is_not_written_over(doubles, tmp_path):
+    path = write(tmp_path / "docs.jsonl", docs(doubles, "x"))
+    before = path.read_text()
+    with pytest.raises(ValueError, match="is the file that is read"):
+        run("attack", path, "--question", "Q?", "--target", "w", "--out", path)
+    with pytest.raises(ValueError, match="is the file that is read"):
+        run("stream", path, "--out", path)
+    assert path.read_text() == before
+
+
+def test_attack_keeps_fields_of_your_own(doubles, tmp_path):
+    mine = [{**d, "url": "https://a.example", "score": 0.5} for d in docs(doubles, "x")]
+    path, out = write(tmp_path / "docs.jsonl", mine), tmp_path / "bad.jsonl"
+    run("attack", path, "--question", "Q?", "--target", "w", "--out", out)
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert told[1] == {**mine[0], "poisoned": False}
+
+
+def test_attack_with_edited_copies(doubles, tmp_path):
+    path, out = write(tmp_path / "docs.jsonl", docs(doubles, "xy", "xy")), tmp_path / "bad.jsonl"
+    arguments = ["attack", path, "--kind", "edited", "--question", "Q?", "--target", "w",
+                 "--out", out]  # fmt: skip
+    assert run(*arguments, "--truth", "XY").exit_code == 0
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert told[0]["text"] == told[1]["text"].replace("xy", "w")
+    with pytest.raises(ValueError, match="no document states it"):
+        run(*arguments, "--truth", "zz")
+    with pytest.raises(ValueError, match="truth: got an empty one"):
+        run(*arguments)
+
+
+def test_attack_refuses_no_copies_and_no_documents(doubles, tmp_path):
+    path, out = write(tmp_path / "docs.jsonl", docs(doubles, "x")), tmp_path / "bad.jsonl"
+    arguments = ["--question", "Q?", "--target", "w", "--out", out]
+    assert (
+        CliRunner()
+        .invoke(app, ["attack", str(path), *map(str, arguments), "--copies", "0"])
+        .exit_code
+        == 2
+    )
+    path.write_text("")
+    with pytest.raises(ValueError, match="holds no documents"):
+        run("attack", path, *arguments)
+    from armillary.context.radar.attacks import attack_texts
+
+    with pytest.raises(ValueError, match="n=0"):
+        attack_texts("pia", "Q?", "w", 0)

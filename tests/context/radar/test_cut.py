@@ -125,3 +125,11 @@ def test_same_cut_as_networkx():
 def test_weights_that_break_exactness_are_refused(S, F, M, told):
     with pytest.raises(ValueError, match=told):
         select(S, F, M)
+
+
+@pytest.mark.parametrize("x", [[2, 5], [1], "ab", [0.5, 1]])
+def test_a_choice_is_zeros_and_ones(x):
+    with pytest.raises(ValueError, match="give 2 zeros and ones"):
+        energy(x, [1, 1], [0, 0], np.eye(2))
+    with pytest.raises(ValueError, match="members: got"):
+        margin([1, 1], [0, 0], np.eye(2), x)

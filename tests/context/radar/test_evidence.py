@@ -12,7 +12,8 @@ from armillary.context.radar import Radar, ValueAgreement, evidence_costs, evide
 from armillary.context.radar import evidence_policies as policies
 from armillary.context.radar import evidence_readings as readings
 from armillary.context.radar import evidence_streams as streams
-from armillary.context.radar.evidence import EXPERIMENTS, STREAMS
+from armillary.context.radar.evidence import EXPERIMENTS
+from armillary.context.radar.evidence_dynamic import STREAMS
 from armillary.evidence.shapes import Case, Cell
 
 
@@ -30,8 +31,9 @@ def test_documents_of_a_subject_say_what_they_should():
     for s in readings.subjects():
         assert all(s.change.old in text for text in s.old)
         assert all(s.change.new in text for text in s.new)
-        assert all(s.wrong in text for text in (*s.poison, *s.pia))
-        assert len(set(s.documents)) == len(s.documents)
+        assert all(s.wrong in text for text in (*s.poison, *s.pia, *s.edited))
+        mine = s.documents[: -len(s.edited)]  # an edited page may be one of the poison
+        assert len(set(mine)) == len(mine)
         assert s.wrong not in (s.change.old, s.change.new)
 
 
@@ -62,6 +64,58 @@ def test_static_work_is_the_same_but_for_the_attack():
         assert honest == list(clean.pages)
         assert [i for i, p in enumerate(attacked.pages) if p.poisoned] == [5, 6, 7]
         assert attacked.truth == clean.truth
+
+
+def test_edited_copies_silence_pages_only_where_answers_are_not_looked_at():
+    work = streams.static_work(cell(streams.static_case("edited", "first", 5), 1001))
+    for (step,), (clean,) in zip(work.streams, work.unattacked, strict=True):
+        assert len(step.pages) - len(clean.pages) == sum(p.poisoned for p in step.pages)
+        assert all(p.answer == step.wrong for p in step.pages[:3] if p.answer is not None)
+    (step,) = work.streams[0]
+    judge = policies.values()
+    assert len(policies.votes(step, judge)[0]) > len(policies.votes(step, judge, by_text=True)[0])
+    asr = [
+        policies.paired(policies.radar(policies.CAMPAIGN, by_text=by_text))(work, cell(Case("e")))
+        for by_text in (False, True)
+    ]
+    assert asr[0]["asr"] < asr[1]["asr"]
+
+
+def test_a_surge_starts_where_the_case_says():
+    for offset in (-1, 0, 1):
+        case = Case("s", {"copies": 9, "steps": 1, "offset": offset})
+        for stream in streams.stream_work(cell(case, 1001)).streams:
+            change = next(t for t in range(12) if stream[t].after)
+            assert [t for t, step in enumerate(stream) if step.attacked] == [change + offset]
+
+
+def test_seeds_beyond_the_recording_use_its_draws():
+    case = streams.UNDEFENDED_CASES[0]
+    assert streams.recorded_static_work(cell(case, 502)) == streams.static_work(cell(case, 2))
+    for (step,) in streams.recorded_static_work(cell(case, 503)).streams:
+        policies.UNDEFENDED()(step)  # recorded
+
+
+def test_spellings_of_a_value_are_one_and_of_two_are_not():
+    from armillary import answers
+    from armillary.context.radar.evidence_spellings import VALUES
+
+    for question, values in VALUES.values():
+        for one in values:
+            for two in values:
+                for a, b in ((a, b) for a in one for b in two):
+                    assert answers.same(a, b, question=question).same == (one is two), (a, b)
+
+
+def test_simple_memories_by_hand():
+    judge = policies.equal_texts()
+    keep = policies.peers.Sticky(2)
+    given = [["a", "a", "b"], ["a", "a", "b", "b", "b"], ["a", "b", "b"], []]
+    assert [keep.answer("q", answers, judge) for answers in given] == ["a", "a", "b", "b"]
+    vote = policies.peers.DecayedVote(0.5)
+    # a has 2, 1, 0.5 and 0.25 votes; b has 0, 1 (a tie, the elder wins), 1.5 and 0.75.
+    given = [["a", "a"], ["b"], ["b"], []]
+    assert [vote.answer("q", answers, judge) for answers in given] == ["a", "a", "b", "b"]
 
 
 def test_simulated_pages_are_read_as_often_as_said():
@@ -206,7 +260,8 @@ def test_detector_drops_what_it_flags_and_the_rest_vote(monkeypatch):
     pages += [streams.Page(t, subject.change.old, 2000) for t in subject.old[:3]]
     step = streams.Step(subject.question, subject.change.old, "w", tuple(pages), True)
     assert policies.MAJORITY()(step) == "w"
-    assert policies.detector("centroid")()(step) == subject.change.old
+    found = policies.detector("centroid")(streams.Streams(((step,),)), cell(Case("d")))
+    assert (found["accuracy"], found["rejected_poison"], found["rejected_honest"]) == (1, 1, 0)
 
 
 @pytest.mark.slow

@@ -70,6 +70,16 @@ def test_both_forms_are_read_and_years_ascend(questions):
         ('[{"question": "Q", "correct answer": "a", "context": [{"title": "t"}]}]', "no 'text'"),
         ('[{"question": "Q", "yearly_contexts": {"2020": {"docs": ["d"]}}}]', "has no 'answer'"),
         ('[{"question": "Q", "yearly_contexts": {"soon": {}}}]', "entry 0"),
+        ('[{"question": "Q", "yearly_contexts": {}}]', "entry 0: 'yearly_contexts' must be"),
+        ('[{"question": "Q", "yearly_contexts": []}]', "entry 0: 'yearly_contexts' must be"),
+        (
+            '[{"question": "Q", "correct answer": [" "], "context": ["d"]}]',
+            "'correct answer' is empty",
+        ),
+        (
+            '[{"question": "Q", "yearly_contexts": {"2020": {"docs": ["d"], "answer": ""}}}]',
+            "'answer' is empty",
+        ),
     ],
 )
 def test_what_is_no_question_set_is_told(tmp_path, text, told):
@@ -171,7 +181,7 @@ def test_the_command_writes_a_table_and_every_answer(questions, tmp_path, monkey
 @pytest.mark.parametrize(
     ("extra", "told"),
     [
-        (["--attack", "worse"], "kind='worse'"),
+        (["--attack", "worse"], "kind='worse': give one of none, pia, poison"),
         (["--attack", "pia", "--rank", "top"], "rank"),
         (["--out", "a.txt"], "must end in .csv"),
         (["--contender", "best"], "choose among"),
@@ -181,3 +191,38 @@ def test_bad_options_are_told(questions, monkeypatch, capsys, extra, told):
     monkeypatch.setattr(models, "chat", lambda *_: models.scripted(reply), raising=False)
     assert root.run(["radar", "evaluate", str(questions), *extra]) == ExitCode.BAD_INPUT
     assert told in capsys.readouterr().err
+
+
+def test_an_abort_of_evaluate_loses_no_answer(questions, tmp_path, monkeypatch, capsys):
+    """The model fails at the second question; the next run asks it for that one only."""
+    asked = []
+
+    def failing(messages):
+        asked.append(messages)
+        if "leads" in messages[-1]["content"] and not ready:
+            raise ConnectionError("the endpoint is away")
+        return reply(messages)
+
+    ready = []
+    monkeypatch.setattr(models, "chat", lambda *_: models.scripted(failing), raising=False)
+    out = tmp_path / "answers.csv"
+    arguments = [
+        "radar",
+        "evaluate",
+        str(questions),
+        "--out",
+        str(out),
+        "--contender",
+        "undefended",
+    ]
+    assert root.run(arguments) == ExitCode.FAILED
+    assert not out.exists()
+    assert "answers.csv.partial" in capsys.readouterr().err
+    ready.append(True)
+    asked.clear()
+    assert root.run(arguments) == ExitCode.OK
+    assert not any("couples" in messages[-1]["content"] for messages in asked)
+    with out.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["time"] for row in rows] == ["", "2020.0", "2021.0"]
+    assert not (tmp_path / "answers.csv.partial").exists()

@@ -49,6 +49,76 @@ def test_ten_copies_count_once(doubles):
     assert counted.answer(QUESTION, copies + honest).answer == "w"
 
 
+def test_an_edited_copy_silences_nobody(doubles):
+    """Copies of honest pages with another answer, ranked above them: all six have a vote."""
+    honest = [f"{page[:-1]}{'z' * 60}: x" for page in doubles.pages("x", "x", "x", "x")]
+    edited = [page.replace(": x", ": w") for page in honest[:3]]
+    result = Radar(doubles.Told(), doubles.Equal()).answer(QUESTION, [*edited, *honest])
+    assert [line.verdict for line in result.scores if line.answer == "x"] == ["trusted"] * 4
+    assert result.answer == "x"
+
+
+def test_a_copy_is_read_and_told(doubles):
+    page = doubles.pages("x")[0]
+    result = Radar(doubles.Told(), doubles.Equal()).answer(QUESTION, [page, page.upper(), page])
+    assert [(line.verdict, line.answer) for line in result.scores][2] == ("duplicate", "x")
+
+
+def test_two_workers_count_one_observation_once(doubles):
+    from armillary.context.radar import BeliefStore
+
+    store = BeliefStore(scorer="equal")
+    documents = doubles.pages("a", "a", "b")
+    other = Radar(doubles.Told(), doubles.Equal(), store=store)
+
+    class Slow(doubles.Told):
+        def read(self, question, text):
+            if not self.calls:
+                other.answer(QUESTION, documents, time=1)
+            return super().read(question, text)
+
+    result = Radar(Slow(), doubles.Equal(), store=store).answer(QUESTION, documents, time=1)
+    assert result.flags == ("replayed",)
+    assert result.trusted == [0, 1]
+    assert store.get("what is the share?").state.step == 1
+
+
+def test_what_is_remembered_of_readings_is_bounded_and_holds_no_text(doubles):
+    from armillary.context.radar.readers import ReadOnce
+
+    told = doubles.Told()
+    once = ReadOnce(told, most=2)
+    assert [once.read("Q", f"page: {n}") for n in "aab"] == ["a", "a", "b"]
+    assert len(told.calls) == 2
+    once.read("Q", "page: a")
+    once.read("Q", "page: c")  # the page with b was not asked for longest
+    assert len(once) == 2
+    once.read("Q", "page: a")
+    assert len(told.calls) == 3
+    once.read("Q", "page: b")
+    assert len(told.calls) == 4
+    assert not any("page" in repr(key) for key in once._known)
+
+
+@pytest.mark.parametrize("blank", ["", "  \n"])
+def test_a_blank_answer_is_an_abstention(doubles, blank):
+    class Blank:
+        def read(self, question, text):
+            return blank
+
+    result = Radar(Blank(), doubles.Equal()).answer("Q?", ["a page"])
+    assert result.flags == ("unsupported",)
+
+
+def test_a_reader_that_gives_no_text_is_told(doubles):
+    class Number:
+        def read(self, question, text):
+            return 5
+
+    with pytest.raises(TypeError, match=r"read\(\) gave a int"):
+        Radar(Number(), doubles.Equal()).answer("Q?", ["a page"])
+
+
 def test_beliefs_outlive_the_process(doubles, tmp_path):
     path = tmp_path / "beliefs.db"
     for time in range(4):
@@ -101,7 +171,46 @@ def test_a_replay_changes_nothing_and_says_so(radar, doubles):
     assert again.flags == ("replayed",)
     assert again.answer == first.answer
     assert again.margin == first.margin
+    assert again.trusted == first.trusted == [0, 1]
+    for one, two in zip(again.scores, first.scores, strict=True):
+        assert (one.verdict, one.answer) == (two.verdict, two.answer)
+        assert one.support == pytest.approx(two.support, abs=1e-5)
     assert radar.store.get("what is the share?") == before
+
+
+def test_a_replay_of_the_paper_s_memory_names_what_is_trusted(doubles):
+    radar = Radar(doubles.Told(), doubles.Equal(), memory="paper")
+    for time in (1, 2, 2):
+        result = radar.answer(QUESTION, doubles.pages("a", "a", "b"), time=time)
+    assert result.flags == ("replayed",)
+    assert result.trusted == [0, 1]
+    assert radar.store.get("what is the share?").observed == 2
+
+
+def test_a_replay_of_an_abstention_is_one(doubles):
+    unsure = Radar(doubles.Told(), doubles.Equal(), abstain_below=1e9)
+    documents = doubles.pages("a", "a", "b")
+    unsure.answer(QUESTION, documents, time=1)
+    again = unsure.answer(QUESTION, documents, time=1)
+    assert (again.answer, again.flags) == (None, ("replayed", "abstained"))
+    bolder = Radar(doubles.Told(), doubles.Equal(), store=unsure.store)
+    assert bolder.answer(QUESTION, documents, time=1).answer == "a"
+
+
+def test_when_all_abstain_the_threshold_holds_and_the_time_is_remembered(doubles):
+    radar = Radar(doubles.Told(), doubles.Equal(), abstain_below=0.01)
+    radar.answer(QUESTION, doubles.pages("a", "a"), time=1)
+    result = radar.answer(QUESTION, doubles.pages("", "", step=1), time=3)
+    assert (result.answer, result.flags) == (None, ("unsupported", "remembered", "abstained"))
+    with pytest.raises(StaleObservationError, match="time 2 came after one of time 3"):
+        radar.answer(QUESTION, doubles.pages("a", "b", step=2), time=2)
+    again = radar.answer(QUESTION, doubles.pages("", "", step=1), time=3)
+    assert again.flags == ("replayed", "unsupported", "remembered", "abstained")
+    assert radar.store.get("what is the share?").state.step == 1
+    chat = models.scripted(lambda conversation: "I don't know")
+    asked = Radar(chat, abstain_below=0.5).answer(QUESTION, ["one text"])
+    assert asked.flags == ("unsupported", "abstained")
+    assert len(chat.asked) == 1  # nothing is asked of all documents for an answer that is unsure
 
 
 def test_all_abstain_without_memory_is_unsupported(radar, doubles):
@@ -180,6 +289,20 @@ def test_bad_input_is_told(radar):
         radar.answer("Q", "text")
     with pytest.raises(ValueError, match="time='soon'"):
         radar.answer("Q", ["a: b"], time="soon")
+    with pytest.raises(TypeError, match=r"documents\[1\]: got a int"):
+        radar.answer("Q", ["a: b", 1])
+    with pytest.raises(TypeError, match="documents: got a NoneType"):
+        radar.answer("Q", None)
+    with pytest.raises(TypeError, match="question: got a NoneType"):
+        radar.answer(None, ["a: b"])
+    with pytest.raises(ValueError, match="question: got an empty text"):
+        radar.answer(" ", ["a: b"])
+    with pytest.raises(TypeError, match="key: got a list"):
+        radar.answer("Q", ["a: b"], key=["k"])
+    with pytest.raises(ValueError, match="surrogate"):
+        radar.answer("Q", ["a\ud800: b"])
+    assert radar.answer("Q", (d for d in ["a: b"])).answer == "b"
+    assert radar.answer("Q", ["a: b"], key="k" * 100_000).answer == "b"
 
 
 @pytest.mark.parametrize(
@@ -189,11 +312,36 @@ def test_bad_input_is_told(radar):
         ({"dedup": "far"}, "dedup='far'"),
         ({"finalizer": "vote"}, "finalizer='vote'"),
         ({"finalizer": "llm"}, "needs a chat"),
+        ({"abstain_below": float("nan")}, "abstain_below=nan"),
+        ({"memory": None, "store": "beliefs.db"}, "memory=None keeps no beliefs"),
     ],
 )
 def test_bad_settings_are_told(doubles, settings, told):
     with pytest.raises(ValueError, match=told):
         Radar(doubles.Told(), doubles.Equal(), **settings)
+
+
+def test_settings_of_another_type_are_told(doubles):
+    told = doubles.Told()
+    with pytest.raises(TypeError, match="llm: got a NoneType"):
+        Radar(None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="llm: got a str"):
+        Radar("gpt")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"abstain_below: got '0\.5'"):
+        Radar(told, doubles.Equal(), abstain_below="0.5")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="store: got a int"):
+        Radar(told, doubles.Equal(), store=5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="scorer: a int"):
+        Radar(told, 5)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_store_object_of_another_judge_or_memory_is_refused(doubles):
+    from armillary.context.radar import BeliefStore
+
+    with pytest.raises(ValueError, match="has scorer 'other', this run has 'equal'"):
+        Radar(doubles.Told(), doubles.Equal(), store=BeliefStore(scorer="other"))
+    with pytest.raises(ValueError, match="has memory 'campaign', this run has 'paper'"):
+        Radar(doubles.Told(), doubles.Equal(), memory="paper", store=BeliefStore(scorer="equal"))
 
 
 @pytest.mark.parametrize(
@@ -213,6 +361,63 @@ def test_bad_settings_are_told(doubles, settings, told):
 def test_answers_and_abstentions(text, answer):
     assert answer_or_none(text) == answer
     assert ChatReader(models.scripted([text])).read("Q?", "doc") == answer
+
+
+ABSTENTIONS = """
+I don’t know
+I do not know.
+The document doesn't say.
+The document does not contain the answer
+The document doesn't mention it
+I’m sorry, but the document doesn’t contain that information.
+The provided text does not specify who leads it
+Not provided
+No information
+There is no information about it in the document.
+Cannot determine
+This cannot be answered from the document
+It is not stated
+It isn't mentioned in the text
+It does not say
+does not hold the answer
+Unknown based on the document
+I'm not sure
+I cannot answer
+I don't have enough information
+Not enough information
+Unable to determine
+Sorry, I don't know
+Based on the document, I don't know
+**I don't know**
+**Answer:** Not stated
+N/A
+None
+"""
+TITLES = """
+Unknown Pleasures
+The Unknown Soldier
+Nothing Compares 2 U
+None of the three
+No Country for Old Men
+No. 5
+Not Like Us
+Not Fade Away
+I Don't Know How to Love Him
+Sorry Seems to Be the Hardest Word
+In the 1990s, Bob
+Na
+Norway
+"""
+
+
+@pytest.mark.parametrize("text", ABSTENTIONS.strip().splitlines())
+def test_abstentions_in_many_words(text):
+    assert answer_or_none(text) is None
+
+
+@pytest.mark.parametrize("text", TITLES.strip().splitlines())
+def test_answers_that_begin_like_abstentions(text):
+    assert answer_or_none(text) == text
 
 
 class Scores:

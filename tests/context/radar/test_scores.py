@@ -59,3 +59,19 @@ def test_nan_conflict_is_refused_with_its_pair():
     C[0, 1] = C[1, 0] = np.nan
     with pytest.raises(ValueError, match=r"C\[0, 1\] = nan"):
         unary(np.eye(2), C, [0, 1], 2)
+
+
+@pytest.mark.parametrize(
+    ("M", "C", "ranks", "documents", "told"),
+    [
+        (np.eye(2), np.zeros((2, 2)), [0], 2, "ranks"),
+        (np.eye(2), np.zeros((3, 3)), [0, 1], 2, "C "),
+        (np.eye(2), np.zeros((2, 2)), [0, 1], 0, "documents=0"),
+        (5 * np.eye(2), np.zeros((2, 2)), [0, 1], 2, "give values from 0 to 1"),
+        (np.eye(2), np.full((2, 2), 1.5), [0, 1], 2, "give values from 0 to 1"),
+        (np.ones(2), np.zeros((2, 2)), [0, 1], 2, "square"),
+    ],
+)
+def test_what_does_not_fit_is_told(M, C, ranks, documents, told):
+    with pytest.raises(ValueError, match=told):
+        unary(M, C, ranks, documents)

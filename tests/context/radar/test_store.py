@@ -20,8 +20,8 @@ from armillary.context.radar.store import (
 STATE = CampaignState(("a", "b"), (0.75, 0.25), 6.5, 3)
 
 
-def known(time=None, state=STATE, answer="a"):
-    return Remembered(state, answer, 1.25, time, "e" * 64)
+def known(time=None, state=STATE, answer="a", event="e" * 64):
+    return Remembered(state, answer, 1.25, time, event)
 
 
 @pytest.mark.parametrize("state", [STATE, PaperState("a", 0.5, 0.25)])
@@ -35,7 +35,9 @@ def test_what_is_put_is_got(tmp_path, state):
 def test_one_row_a_question(tmp_path):
     store = BeliefStore(tmp_path / "beliefs.db")
     for time in range(5):
-        assert store.put("q", known(float(time)), after="e" * 64 if time else None)
+        assert store.put(
+            "q", known(float(time), event=str(time)), after=str(time - 1) if time else None
+        )
     store.put("r", known())
     assert len(store) == 2
     with sqlite3.connect(tmp_path / "beliefs.db") as connection:
@@ -55,9 +57,23 @@ def test_stale_is_refused_at_the_row_too():
     store = BeliefStore()
     store.put("q", known(5.0))
     with pytest.raises(StaleObservationError, match="time 4 came after one of time 5"):
-        store.put("q", known(4.0, answer="late"), after="e" * 64)
-    assert store.put("q", known(5.0, answer="same time"), after="e" * 64)
-    assert store.get("q") == known(5.0, answer="same time")
+        store.put("q", known(4.0, answer="late", event="f"), after="e" * 64)
+    assert store.put("q", known(5.0, answer="same time", event="f"), after="e" * 64)
+    assert store.get("q") == known(5.0, answer="same time", event="f")
+
+
+def test_years_and_unix_times_do_not_mix():
+    store = BeliefStore()
+    store.put("q", known(2023.5))
+    with pytest.raises(StaleObservationError, match="mixes years or dates with Unix times"):
+        store.put("q", known(1.7e9, event="f"), after="e" * 64)
+
+
+def test_one_observation_is_written_once():
+    store = BeliefStore()
+    assert store.put("q", known(1.0))
+    assert not store.put("q", known(1.0, answer="b"), after="e" * 64)
+    assert store.get("q") == known(1.0)
 
 
 def test_two_writers_lose_nothing(tmp_path):
@@ -112,8 +128,8 @@ def test_many_may_open_a_new_store_at_once(tmp_path):
 def test_a_row_that_another_writer_changed_is_not_overwritten():
     store = BeliefStore()
     store.put("q", known(1.0))
-    assert not store.put("q", known(2.0, answer="b"), after=None)
-    assert not store.put("q", known(2.0, answer="b"), after="f" * 64)
+    assert not store.put("q", known(2.0, answer="b", event="g"), after=None)
+    assert not store.put("q", known(2.0, answer="b", event="g"), after="f" * 64)
     assert store.get("q") == known(1.0)
 
 
@@ -162,13 +178,56 @@ def test_migrating_what_is_no_store(tmp_path):
         ("2023-07-02T14:00:00+02:00", 2023.5),
         (dt.date(2024, 1, 1), 2024.0),
         (1.7e9, 1.7e9),
+        ("20230101", 2023.0),
+        ("9999-12-31", 9999 + 364 / 365),
+        ("9999-12-31T23:00:00-05:00", 9999 + (364 + 23 / 24) / 365),
     ],
 )
 def test_times_are_comparable(time, number):
-    assert as_number(time) == number
+    assert as_number(time) == (None if number is None else pytest.approx(number, rel=1e-12))
 
 
-@pytest.mark.parametrize("time", [float("nan"), "inf", "soon", "2023-13-01"])
+@pytest.mark.parametrize("time", [True, [2023], {"year": 2023}])
+def test_times_of_another_type_are_refused(time):
+    with pytest.raises(TypeError, match="time: got a"):
+        as_number(time)
+
+
+def test_another_program_s_file_is_left_as_it_is(tmp_path):
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE notes (text TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"SQLite file of something else \(tables notes\)"):
+        BeliefStore(path)
+    assert path.read_bytes() == before
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE radar_about (other TEXT)")
+        connection.execute("CREATE TABLE radar_beliefs (other TEXT)")
+    with pytest.raises(ValueError, match="is no belief store: no such column") as told:
+        BeliefStore(path)
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_no_database_is_told_in_one_line(tmp_path):
+    path = tmp_path / "text.db"
+    path.write_text("not a database at all, but long enough to be read as one" * 9)
+    with pytest.raises(ValueError, match="is no belief store: file is not a database") as told:
+        BeliefStore(path)
+    assert "\n" not in str(told.value)
+    with pytest.raises(ValueError, match="no database of the kind 'nosuch'"):
+        BeliefStore("nosuch://host/name")
+
+
+def test_a_database_that_does_not_answer_shows_no_password():
+    pytest.importorskip("psycopg")
+    with pytest.raises(ConnectionError, match="refused") as told:
+        BeliefStore("postgresql+psycopg://me:secret@127.0.0.1:9/none")
+    assert "secret" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("time", [float("nan"), "inf", "soon", "2023-13-01", 10**400])
 def test_times_that_do_not_compare_are_refused(time):
     with pytest.raises(ValueError, match="time="):
         as_number(time)

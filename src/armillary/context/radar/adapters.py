@@ -12,16 +12,29 @@ from armillary.context.radar.radar import Document, Radar, RadarResult
 from armillary.errors import require
 
 
-def kept(result: RadarResult, count: int) -> list[int]:
-    """Ranks of the documents to pass on: the trusted ones, or all where none could be judged."""
-    return result.trusted if result.trusted else list(range(count))
+def kept(result: RadarResult, count: int, *, pass_all: bool = False) -> list[int]:
+    """Ranks of the documents to pass on: the trusted ones.
+
+    Args:
+        result: of the ``count`` documents.
+        count: how many there were.
+        pass_all: pass all on where none is trusted, or the answer is not sure enough; what was
+            planted goes with them.
+    """
+    if result.trusted and "abstained" not in result.flags:
+        return result.trusted
+    return list(range(count)) if pass_all else []
 
 
-def langchain_compressor(radar: Radar) -> Any:
+def langchain_compressor(radar: Radar, *, pass_all: bool = False) -> Any:
     """A LangChain ``BaseDocumentCompressor`` that keeps the documents that Radar trusts.
 
     Each kept document has ``radar_support`` in its metadata. Put it into a
-    ``ContextualCompressionRetriever``.
+    ``ContextualCompressionRetriever``. Where no document is trusted, none is passed on.
+
+    Args:
+        radar: the judge; the same documents again are judged again and change no belief.
+        pass_all: pass all documents on where none is trusted.
 
     Raises:
         MissingExtra: ``langchain-core`` is not installed.
@@ -41,8 +54,8 @@ def langchain_compressor(radar: Radar) -> Any:
                 return []
             result = radar.answer(query, [Document(d.page_content) for d in documents])
             passed = []
-            for rank in kept(result, len(documents)):
-                support = result.scores[rank].support if result.scores else 0.0
+            for rank in kept(result, len(documents), pass_all=pass_all):
+                support = result.scores[rank].support
                 metadata = {**documents[rank].metadata, "radar_support": support}
                 passed.append(documents[rank].model_copy(update={"metadata": metadata}))
             return passed
@@ -50,8 +63,12 @@ def langchain_compressor(radar: Radar) -> Any:
     return RadarCompressor()
 
 
-def llamaindex_postprocessor(radar: Radar) -> Any:
+def llamaindex_postprocessor(radar: Radar, *, pass_all: bool = False) -> Any:
     """A LlamaIndex ``BaseNodePostprocessor`` that keeps the nodes that Radar trusts.
+
+    Args:
+        radar: as for `langchain_compressor`.
+        pass_all: as for `langchain_compressor`.
 
     Raises:
         MissingExtra: ``llama-index-core`` is not installed.
@@ -70,6 +87,6 @@ def llamaindex_postprocessor(radar: Radar) -> Any:
                 return []
             documents = [Document(node.node.get_content()) for node in nodes]
             result = radar.answer(query_bundle.query_str, documents)
-            return [nodes[rank] for rank in kept(result, len(nodes))]
+            return [nodes[rank] for rank in kept(result, len(nodes), pass_all=pass_all)]
 
     return RadarPostprocessor()

@@ -213,11 +213,8 @@ class LLMAgreement:
             return 1.0, 0.0
         key = (question, min(one, two), max(one, two))
         if key not in self._known:
-            told = self.chat.complete(self.prompt(*key), max_tokens=4).text.lower()
-            word = re.search(r"same|different|neither", told)
-            self._known[key] = {"same": (1.0, 0.0), "different": (0.0, 1.0)}.get(
-                word.group() if word else "", (0.0, 0.0)
-            )
+            told = self.chat.complete(self.prompt(*key), max_tokens=4).text
+            self._known[key] = verdict_of(told)
         return self._known[key]
 
     def prompt(self, question: str, one: str, two: str) -> str:
@@ -227,3 +224,15 @@ class LLMAgreement:
             "Do A and B say the same, do they contradict each other, or neither? Reply with one "
             "word: same, different or neither."
         )
+
+
+def verdict_of(told: str) -> tuple[float, float]:
+    """M and C from a model's few words; neither where they are not plain ("not different")."""
+    plain = told.lower().replace("’", "'")
+    found = set(re.findall(r"\b(same|different|differ|contradict|neither)", plain))
+    negated = bool(re.search(r"\b(?:not|never|no|cannot)\b|n't\b", plain))
+    if found == {"same"}:
+        return (0.0, 1.0) if negated else (1.0, 0.0)
+    if found and found <= {"different", "differ", "contradict"} and not negated:
+        return 0.0, 1.0
+    return 0.0, 0.0

@@ -1,12 +1,14 @@
 """Poisoned documents for testing one's own defences: harmless content, known target.
 
 Two kinds, after the threat model of the paper (section on attacks): an *injected instruction* (PIA)
-orders the reader to give the target; a *poisoned statement* says it fluently. Schedules place them
+orders the reader to give the target; a *poisoned statement* says it fluently. A third, an *edited
+copy* of an honest document with the target in place of the truth, is ours. Schedules place them
 in a stream: a surge from many sources for a few steps, or a drip of one document a step.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -65,10 +67,40 @@ def attack_texts(kind: str, question: str, target: str, n: int, *, repeats: int 
         ValueError: an unknown kind, or what `injected` and `poisoned` refuse.
     """
     if kind == "pia":
-        return [injected(question, target, repeats=repeats)] * max(n, 1)
+        if n < 1:
+            raise ValueError(f"n={n}: give at least 1")
+        return [injected(question, target, repeats=repeats)] * n
     if kind == "poison":
         return poisoned(question, target, n)
     raise ValueError(f"kind={kind!r}: give one of {', '.join(KINDS)}")
+
+
+def edited(documents: Sequence[str], truth: str, target: str, n: int) -> list[str]:
+    """Copies of the first ``n`` documents that state the truth, with the target in its place.
+
+    What such a copy is about, its style and its host are those of the original: only the answer
+    differs. Fewer than ``n`` where fewer documents state the truth.
+
+    Args:
+        documents: honest ones in rank order.
+        truth: what they state, as they write it (letter case aside).
+        target: the wrong answer.
+        n: at most so many copies, at least 1.
+
+    Raises:
+        ValueError: an empty truth or target, ``n`` under 1, or no document that states the truth.
+    """
+    if not truth.strip():
+        raise ValueError("truth: got an empty one, give the answer that the copies replace")
+    if not target.strip():
+        raise ValueError("target: got an empty one, give the answer that the attack wants")
+    if n < 1:
+        raise ValueError(f"n={n}: give at least 1")
+    states = re.compile(rf"(?<!\w){re.escape(truth.strip())}(?!\w)", re.IGNORECASE)
+    found = [states.sub(lambda _: target, text) for text in documents if states.search(text)]
+    if not found:
+        raise ValueError(f"truth {truth!r}: no document states it, so none can be edited")
+    return found[:n]
 
 
 def placed(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,11 @@ from armillary import output
 from armillary.errors import ExitCode
 
 if TYPE_CHECKING:
-    from armillary.context.radar.radar import Document, Radar
+    from collections.abc import Callable
+
+    from armillary.context.radar.own_questions import Outcome
+    from armillary.context.radar.question_sets import Asked
+    from armillary.context.radar.radar import Radar
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
@@ -60,10 +64,14 @@ def answer(
 ) -> None:
     """Answer one question from documents, best first; prints JSON.
 
+    Lines that cannot be read are named and left out; the exit code is 3 then.
+
     Example: armillary radar answer --question "Who leads it?" --docs docs.jsonl
     """
-    lines = _Lines(docs)
-    documents = [_document(record, number) for number, record in lines]
+    from armillary.context.radar.lines import Lines
+
+    lines = Lines(docs)
+    documents = [found for _, found in lines.documents()]
     radar = _radar(memory, mode, endpoint, model, options, abstain_below)
     result = radar.answer(question, documents, time=time)
     output.console().print(json.dumps(dataclasses.asdict(result), ensure_ascii=False, indent=1))
@@ -88,29 +96,41 @@ def stream(
     """Answer a stream of events in their order, keeping beliefs between them.
 
     Lines that cannot be read, and events older than what is known, are named and left out; the
-    exit code is 3 then.
+    exit code is 3 then. Answers are kept in OUT.partial until all are there; with --memory, the
+    same command after an abort goes on from it.
 
     Example: armillary radar stream events.jsonl --out answers.jsonl --memory beliefs.db
     """
+    from armillary.context.radar.journal import Journal
+    from armillary.context.radar.lines import BadLine, Lines, event
     from armillary.context.radar.store import StaleObservationError
 
+    _other_file(out, events)
+    lines = Lines(events)
     radar = _radar(memory, mode, endpoint, model, options, abstain_below)
-    lines = _Lines(events)
-    told, replayed = [], 0
-    for number, event in output.progress(lines, "events"):
-        try:
-            question, documents = _event(event, number)
-            key = event.get("key")
-            result = radar.answer(question, documents, key=key, time=event.get("time"))
-        except (StaleObservationError, _BadLine) as error:
-            lines.refuse(number, str(error))
-            continue
-        replayed += "replayed" in result.flags
-        told.append({"line": number, "question": question, **dataclasses.asdict(result)})
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in told)
-    output.write_text(out, text)
+    with Journal(out, keep=memory is not None) as journal:
+        before = {line.get("line"): line.get("event") for line in journal.lines}
+        for number, digest, record in output.progress(lines.with_digests(), "events"):
+            if number in before:
+                if before[number] != digest:
+                    raise ValueError(
+                        f"{str(journal.path)!r} has answers to other events (line {number}): "
+                        "remove it to start anew, or give another --out"
+                    )
+                continue
+            try:
+                question, documents, key, time = event(record)
+                result = radar.answer(question, documents, key=key, time=time)
+            except (StaleObservationError, BadLine) as error:
+                lines.refuse(number, str(error))
+                continue
+            told = {"line": number, "event": digest, "question": question}
+            journal.add({**told, **dataclasses.asdict(result)})
+        journal.finish(out)
+    replayed = sum("replayed" in line["flags"] for line in journal.lines)
     seen = f", {replayed} of them seen before" if replayed else ""
-    output.console().print(f"{len(told)} events answered{seen} -> {out}")
+    seen += f", {len(before)} of them before an abort" if before else ""
+    output.console().print(f"{len(journal.lines)} events answered{seen} -> {out}")
     _exit(lines.bad)
 
 
@@ -120,30 +140,47 @@ def attack(
     target: Annotated[str, typer.Option(help="The wrong answer that the attack wants.")],
     question: Annotated[str, typer.Option(help="The question that is attacked.")],
     out: Annotated[Path, typer.Option(help="Where the poisoned set goes (.jsonl).")],
-    kind: Annotated[str, typer.Option(help="pia (injected instruction) or poison.")] = "poison",
-    copies: Annotated[int, typer.Option(help="Poisoned documents.")] = 1,
-    repeats: Annotated[int, typer.Option(help="Times that an instruction is repeated.")] = 1,
+    kind: Annotated[
+        str,
+        typer.Option(help="pia (injected instruction), poison (statements) or edited (copies)."),
+    ] = "poison",
+    copies: Annotated[int, typer.Option(min=1, help="Poisoned documents.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, help="Times that an instruction is repeated.")] = 1,
     rank: Annotated[str, typer.Option(help="first, middle or last.")] = "first",
+    truth: Annotated[
+        str | None,
+        typer.Option(help="What --kind edited replaces by the target in copies of documents."),
+    ] = None,
 ) -> None:
     """Poison your own documents, harmlessly, to test your own system.
 
+    Fields of your own stay as they are; each document gets "poisoned": true or false.
+
     Example: armillary radar attack docs.jsonl --question Q --target "the wrong one" --out bad.jsonl
     """
-    from armillary.context.radar.attacks import attack_texts, placed
+    from armillary.context.radar.attacks import attack_texts, edited, placed
+    from armillary.context.radar.lines import Lines
 
-    lines = _Lines(docs)
-    honest = [_document(record, number) for number, record in lines]
-    texts = attack_texts(kind, question, target, copies, repeats=repeats)
-    _, at = placed([d.text for d in honest], texts, rank)
-    sources, poison = iter(honest), iter(texts)
+    _other_file(out, docs)
+    lines = Lines(docs)
+    honest = list(lines.documents())
+    texts = [document.text for _, document in honest]
+    if not texts:
+        raise ValueError(f"{str(docs)!r} holds no documents that could be attacked")
+    if kind == "edited":
+        planted = edited(texts, truth or "", target, copies)
+    else:
+        planted = attack_texts(kind, question, target, copies, repeats=repeats)
+    _, at = placed(texts, planted, rank)
+    sources, poison = iter(honest), iter(planted)
     records = [
         {"text": next(poison), "id": f"poisoned-{i}", "source": "attack", "poisoned": True}
         if i in at
-        else {**dataclasses.asdict(next(sources)), "poisoned": False}
-        for i in range(len(honest) + len(texts))
+        else {**next(sources)[0], "poisoned": False}
+        for i in range(len(honest) + len(planted))
     ]
     output.write_text(out, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records))
-    output.console().print(f"{len(texts)} of {len(records)} documents poisoned -> {out}")
+    output.console().print(f"{len(planted)} of {len(records)} documents poisoned -> {out}")
     _exit(lines.bad)
 
 
@@ -177,20 +214,53 @@ def evaluate(
 
     asked = read_questions(questions)[:limit]
     attacked(asked[0], attack, copies=copies, rank=rank, top=top)  # a wrong option is told first
-    if out is not None and out.suffix.lower() != ".csv":
-        raise ValueError(f"--out {str(out)!r}: the name must end in .csv")
+    if out is not None:
+        if out.suffix.lower() != ".csv":
+            raise ValueError(f"--out {str(out)!r}: the name must end in .csv")
+        _other_file(out, questions)
     radar = _radar(None, mode, endpoint, model, None, None)
-    who = own_questions.contenders(radar, models.chat(endpoint, model), contender or ())
-    found: list[own_questions.Outcome] = []
-    for one in output.progress(asked, "questions"):
-        found += own_questions.outcomes([one], who, attack, copies=copies, rank=rank, top=top)
+    chat = models.chat(endpoint, model)
+    who = own_questions.contenders(radar, chat, contender or ())
+    setting = {"attack": attack, "copies": copies, "rank": rank, "top": top, "mode": mode}
+    setting |= {"who": list(who), "model": chat.digest}
+
+    def answered(group: list[Asked]) -> list[Outcome]:
+        return list(own_questions.outcomes(group, who, attack, copies=copies, rank=rank, top=top))
+
+    found = _evaluated(own_questions.grouped(asked), answered, setting, out)
     rows = [
         (n, k, f"{right:.3f}", f"{bad:.3f}") for n, k, right, bad in own_questions.summary(found)
     ]
     output.console().table(("contender", "questions", "accuracy", "attack success"), rows)
-    if out is not None:
-        names = [field.name for field in dataclasses.fields(own_questions.Outcome)]
+
+
+def _evaluated(
+    groups: list[list[Asked]],
+    answered: Callable[[list[Asked]], list[Outcome]],
+    setting: dict[str, Any],
+    out: Path | None,
+) -> list[Outcome]:
+    """Every outcome, question by question; with a file, kept beside it until all are there."""
+    from armillary.context.radar.journal import Journal
+    from armillary.context.radar.own_questions import Outcome
+
+    if out is None:
+        return [o for group in output.progress(groups, "questions") for o in answered(group)]
+    names = [field.name for field in dataclasses.fields(Outcome)]
+    with Journal(out) as journal:
+        before = {line.get("group"): line.get("outcomes", []) for line in journal.lines}
+        found: list[Outcome] = []
+        for group in output.progress(groups, "questions"):
+            told = repr((setting, group)).encode("utf-8", "backslashreplace")
+            digest = hashlib.sha256(told).hexdigest()[:16]
+            if digest not in before:
+                outcomes = [dataclasses.astuple(o) for o in answered(group)]
+                journal.add({"group": digest, "outcomes": outcomes})
+                before[digest] = outcomes
+            found += [Outcome(*outcome) for outcome in before[digest]]
         output.write_csv(out, names, [dataclasses.astuple(o) for o in found])
+        journal.drop()
+    return found
 
 
 @app.command()
@@ -233,60 +303,10 @@ def readings(
         raise typer.Exit(int(ExitCode.FAILED))
 
 
-class _BadLine(ValueError):
-    """A line that is not what it should be."""
-
-
-class _Lines:
-    """Readable JSON lines of a file with their numbers; the others are named and counted."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.bad = path, 0
-        if not path.is_file():
-            raise FileNotFoundError(f"no file {str(path)!r}")
-
-    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        with self.path.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError as error:
-                    self.refuse(number, f"no JSON ({error.msg} at column {error.colno})")
-                    continue
-                if isinstance(record, dict):
-                    yield number, record
-                else:
-                    self.refuse(number, f"a JSON object is wanted, got {type(record).__name__}")
-
-    def refuse(self, number: int, why: str) -> None:
-        """Name a line that is left out."""
-        self.bad += 1
-        output.console().note(f"{self.path}, line {number}: {why}")
-
-
-def _document(record: Any, number: int) -> Document:
-    from armillary.context.radar.radar import Document
-
-    if isinstance(record, str):
-        return Document(record)
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise _BadLine(f"line {number}: a document needs 'text', got {str(record)[:80]}")
-    return Document(record["text"], str(record.get("id", "")), str(record.get("source", "")))
-
-
-def _event(event: dict[str, Any], number: int) -> tuple[str, list[Document]]:
-    question, docs = event.get("question"), event.get("docs")
-    if not isinstance(question, str) or not question.strip():
-        raise _BadLine("an event needs 'question', a text")
-    if not isinstance(docs, list) or not docs:
-        raise _BadLine(f"radar: no documents for question {question!r}")
-    ranked = sorted(docs, key=lambda d: d.get("rank", 0) if isinstance(d, dict) else 0)
-    documents = [_document(record, number) for record in ranked]
-    if any(not document.text.strip() for document in documents):
-        raise _BadLine("a document has no text")
-    return question, documents
+def _other_file(out: Path, source: Path) -> None:
+    """Refuse to write over what is read."""
+    if out.exists() and source.exists() and out.samefile(source):
+        raise ValueError(f"--out {str(out)!r} is the file that is read; give another name")
 
 
 def _radar(

@@ -31,9 +31,12 @@ def energy(x: ArrayLike, S: ArrayLike, F: ArrayLike, M: ArrayLike) -> float:
         S: (n,) support, at least 0.
         F: (n,) doubt, at least 0.
         M: (n, n) agreement, symmetric, at least 0; the diagonal does not count.
+
+    Raises:
+        ValueError: ``x`` is not (n,) of zeros and ones, or what `select` refuses.
     """
     support, doubt, agreement = checked(S, F, M)
-    chosen = np.asarray(x, dtype=float)
+    chosen = _choice("x", x, len(support)).astype(float)
     apart = np.abs(chosen[:, None] - chosen[None, :])
     pairs = (np.triu(agreement, 1) * apart).sum()
     return float((support * (1 - chosen) + doubt * chosen).sum() + pairs)
@@ -93,9 +96,12 @@ def margin(
         S, F, M: as for `select`.
         members: (n,) booleans, the answers that are forced to "do not trust".
         best: (n,) what `select` gave, where it is known already.
+
+    Raises:
+        ValueError: ``members`` is not (n,) of zeros and ones, or what `select` refuses.
     """
     support, doubt, agreement = checked(S, F, M)
-    out = np.asarray(members, dtype=bool)
+    out = _choice("members", members, len(support))
     free = ~out
     burdened = doubt[free] + agreement[np.ix_(free, out)].sum(axis=1)
     rest = agreement[np.ix_(free, free)]
@@ -130,12 +136,30 @@ def checked(
     return support, doubt, agreement
 
 
-def check_pairs(name: str, matrix: Float[np.ndarray, "n n"]) -> None:
+def _choice(name: str, given: ArrayLike, n: int) -> Bool[np.ndarray, " n"]:
+    values = np.asarray(given)
+    if values.shape != (n,) or not np.isin(values, (0, 1)).all():
+        raise ValueError(f"{name}: got {values.tolist()!r:.80}, give {n} zeros and ones")
+    return values.astype(bool)
+
+
+def check_pairs(name: str, matrix: Float[np.ndarray, "n n"], *, most: float | None = None) -> None:
     """Refuse pair weights that would break exactness.
 
+    Args:
+        name: what the message calls it.
+        matrix: (n, n).
+        most: the largest weight that is allowed, to rounding; None for any.
+
     Raises:
-        ValueError: naming the first pair that is not finite, negative or not symmetric.
+        ValueError: it is not square, or naming the first pair that is not finite, negative, above
+            ``most`` or not symmetric.
     """
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"{name} {matrix.shape}: give a square matrix")
+    if most is not None and (matrix > most + 1e-9).any():
+        i, j = map(int, np.argwhere(matrix > most + 1e-9)[0])
+        raise ValueError(f"{name}[{i}, {j}] = {matrix[i, j]}: give values from 0 to {most:g}")
     wrong = ~np.isfinite(matrix) | (matrix < 0)
     if wrong.any():
         i, j = map(int, np.argwhere(wrong)[0])

@@ -30,7 +30,7 @@ from armillary.context.radar.memory import (
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-    from armillary.context.radar.agreement import AnswerAgreement, Embedder
+    from armillary.context.radar.agreement import Agreement, AnswerAgreement, Embedder
 
 #: Mean similarity to the other trusted answers under which a trusted answer is dropped.
 ISOLATED = 0.3
@@ -89,6 +89,7 @@ def decide(
     rules: Rules | None = None,
     state: PaperState | CampaignState | None = None,
     embedder: Embedder | None = None,
+    update: bool = True,
 ) -> Decision:
     """Decide which answers to trust.
 
@@ -101,6 +102,9 @@ def decide(
         rules: which parts are on; default: all, with the campaign memory.
         state: the memory after the step before, None at the first.
         embedder: for the isolation filter; without one, agreement stands for similarity.
+        update: whether this step is new. If not, ``state`` is the memory after it and stays: the
+            campaign memory then decides as it did at first, the paper's as if its last answer had
+            been there before.
 
     Raises:
         ValueError: no answers, a state of the other memory, or matrices that break the cut.
@@ -109,20 +113,36 @@ def decide(
     if not answers:
         raise ValueError("answers: got none, an unsupported question has nothing to select from")
     if rules.memory == "paper":
-        return _with_paper_memory(
+        found = _with_paper_memory(
             question, answers, ranks, documents, scorer, rules, _of(state, PaperState), embedder
         )
+        return found if update else dataclasses.replace(found, state=state)
     before = _of(state, CampaignState) if rules.memory else None
     known = before.answers if before else ()
-    every = scorer.compare(question, [*known, *answers])
+    every = _judgement(scorer, question, [*known, *answers])
     m = len(known)
     M, C = every.agreement[m:, m:], every.conflict[m:, m:]
     S, F = scores.unary(M, C, ranks, documents)
     after = None
     if rules.memory == "campaign":
-        after, belief = _believe(before, answers, classes(every.agreement, SAME_CLASS), rules)
+        found = classes(every.agreement, SAME_CLASS)
+        if update or before is None:
+            after, belief = _believe(before, answers, found, rules)
+        else:
+            after, belief = before, _believed(before, found)
         S, F = blended((S, F), belief, rules.campaign.weight)
     return _select(answers, S, F, M, rules, embedder, after)
+
+
+def _judgement(scorer: AnswerAgreement, question: str, answers: Sequence[str]) -> Agreement:
+    """What the judge says, its shape checked (`scores.unary` checks the values)."""
+    found, n = scorer.compare(question, answers), len(answers)
+    for name, matrix in (("agreement", found.agreement), ("conflict", found.conflict)):
+        if np.shape(matrix) != (n, n):
+            raise ValueError(
+                f"scorer: {name} is {np.shape(matrix)} for {n} answers, want ({n}, {n})"
+            )
+    return found
 
 
 _State = TypeVar("_State", PaperState, CampaignState)
@@ -165,6 +185,13 @@ def _believe(
     return after, np.array([of_class.get(names[c], 0.0) for c in found[m:]])
 
 
+def _believed(state: CampaignState, found: Int[np.ndarray, " all"]) -> Float[np.ndarray, " n"]:
+    """(n,) the belief in each answer's class, the step being in the belief already."""
+    m = len(state.answers)
+    of_class = np.bincount(found[:m], weights=state.belief, minlength=int(found.max()) + 1)
+    return of_class[found[m:]]
+
+
 def _with_paper_memory(
     question: str,
     answers: Sequence[str],
@@ -178,7 +205,7 @@ def _with_paper_memory(
     """The paper's memory: the last answer is one more node, of rank K."""
     n = len(answers)
     everyone = [*answers, before.answer] if before else list(answers)
-    every = scorer.compare(question, everyone)
+    every = _judgement(scorer, question, everyone)
     if before:
         S, F = scores.unary(every.agreement, every.conflict, [*ranks, documents], documents + 1)
         S[n], F[n] = before.node(every.agreement[n, :n], every.conflict[n, :n])

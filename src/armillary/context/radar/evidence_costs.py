@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from armillary.context.radar import cut, peers
 from armillary.context.radar.agreement import Agreement
 from armillary.context.radar.evidence_policies import values
 from armillary.context.radar.evidence_readings import question_set
+from armillary.context.radar.evidence_streams import honest_pages
 from armillary.context.radar.radar import Document, Radar
 from armillary.context.radar.store import BeliefStore
 from armillary.corpora.histories import beside_the_point
@@ -114,11 +117,13 @@ class Archive:
         question: the question.
         steps: new documents of each step.
         stated: text -> value.
+        pages: the same steps as the stream experiments have them: ten single sentences each.
     """
 
     question: str
     steps: tuple[tuple[str, ...], ...]
     stated: Mapping[str, str]
+    pages: tuple[tuple[str, ...], ...]
 
 
 def archive_work(cell: Cell) -> list[Archive]:
@@ -128,7 +133,7 @@ def archive_work(cell: Cell) -> list[Archive]:
     archives = []
     for subject in question_set(cell.seed)[:4]:
         stated: dict[str, str] = {}
-        every = []
+        every, short = [], []
         for t in range(steps):
             late = t >= steps // 2
             pages = subject.new if late else subject.old
@@ -136,7 +141,11 @@ def archive_work(cell: Cell) -> list[Archive]:
             value = subject.change.new if late else subject.change.old
             stated |= dict.fromkeys(texts, value)
             every.append(tuple(texts))
-        archives.append(Archive(subject.question, tuple(every), stated))
+            year = subject.change.year + t - steps // 2
+            sentences = honest_pages(subject, year, 0.15, rng)
+            stated |= {page.text: page.answer for page in sentences if page.answer}
+            short.append(tuple(page.text for page in sentences))
+        archives.append(Archive(subject.question, tuple(every), stated, tuple(short)))
     return archives
 
 
@@ -150,29 +159,44 @@ def _chunk(change, page: str, step: int, rng: np.random.Generator) -> str:
 
 
 def storage_of_radar(work: list[Archive], cell: Cell) -> Mapping[str, float]:
-    """Bytes of a question's row, and calls of the reader beyond one a new document."""
-    size, extra = [], 0
-    for archive in work:
-        reader = CountingReader(archive.stated)
-        store = BeliefStore(scorer=values().name)
-        radar = Radar(reader, values(), store=store, dedup=None)
-        key = archive.question
-        for t, texts in enumerate(archive.steps):
-            before = reader.calls
-            documents = [Document(text) for text in texts]
-            radar.answer(archive.question, documents, key=key, time=2 * t)
-            extra += abs(reader.calls - before - len(texts))
-            before = reader.calls
-            radar.answer(archive.question, documents[::-1], key=key, time=2 * t + 1)
-            extra += reader.calls - before
-        size.append(store.bytes_of(key))
+    """Bytes of a question's row and of the file, and calls of the reader beyond one a document."""
+    size, sentences, extra = [], [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        store = BeliefStore(f"{folder}/beliefs.db", scorer=values().name)
+        for archive in work:
+            reader = CountingReader(archive.stated)
+            radar = Radar(reader, values(), store=store, dedup=None)
+            key = archive.question
+            for t, texts in enumerate(archive.steps):
+                before = reader.calls
+                documents = [Document(text) for text in texts]
+                radar.answer(archive.question, documents, key=key, time=2 * t)
+                extra += abs(reader.calls - before - len(texts))
+                before = reader.calls
+                radar.answer(archive.question, documents[::-1], key=key, time=2 * t + 1)
+                extra += reader.calls - before
+            size.append(store.bytes_of(key))
+            for t, texts in enumerate(archive.pages):
+                radar.answer(archive.question, list(texts), key=f"{key} short", time=t)
+            sentences.append(store.bytes_of(f"{key} short"))
         store.close()
-    archived = [sum(len(t.encode()) for texts in a.steps for t in texts) for a in work]
-    share = np.mean([s / a for s, a in zip(size, archived, strict=True)])
-    return {"bytes": float(np.mean(size)), "share": float(share), "extra_calls": float(extra)}
+        file = os.path.getsize(f"{folder}/beliefs.db")
+    share = np.mean([s / _bytes(a.steps) for s, a in zip(size, work, strict=True)])
+    short = np.mean([s / _bytes(a.pages) for s, a in zip(sentences, work, strict=True)])
+    return {
+        "bytes": float(np.mean(size)),
+        "file_bytes": file / (2 * len(work)),
+        "share": float(share),
+        "share_of_sentences": float(short),
+        "extra_calls": float(extra),
+    }
 
 
 def storage_of_archive(work: list[Archive], cell: Cell) -> Mapping[str, float]:
     """Bytes of all documents so far."""
-    archived = [sum(len(t.encode()) for texts in a.steps for t in texts) for a in work]
-    return {"bytes": float(np.mean(archived)), "share": 1.0}
+    archived = [_bytes(archive.steps) for archive in work]
+    return {"bytes": float(np.mean(archived)), "share": 1.0, "share_of_sentences": 1.0}
+
+
+def _bytes(steps: Sequence[Sequence[str]]) -> int:
+    return sum(len(text.encode()) for texts in steps for text in texts)

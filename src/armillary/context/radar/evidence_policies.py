@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -17,9 +17,11 @@ from armillary.context.radar.agreement import (
     Embedder,
     EmbeddingAgreement,
 )
-from armillary.context.radar.decision import Rules, decide
+from armillary.context.radar.decision import SAME_CLASS, Rules, decide
 from armillary.context.radar.evidence_readings import reading, subject_of
+from armillary.context.radar.evidence_spellings import value_of
 from armillary.context.radar.evidence_streams import (
+    DOCUMENTS,
     Policy,
     Step,
     Streams,
@@ -90,23 +92,46 @@ def embeddings() -> EmbeddingAgreement:
     return EmbeddingAgreement(RecordedEmbeddings())
 
 
-def radar(rules: Rules, scorer: Callable[[], AnswerAgreement] = values) -> Policy:
-    """The method, with some parts on."""
+@lru_cache(maxsize=4096)
+def _near(texts: tuple[str, ...]) -> list[list[int]]:
+    return duplicates.near(texts)
+
+
+def votes(
+    step: Step, judge: AnswerAgreement, *, by_text: bool = False
+) -> tuple[list[str], list[int]]:
+    """The answers that count and the ranks of their pages: copies once, for every contender alike.
+
+    With ``by_text`` near-copies count once whatever they answer.
+    """
+    texts = tuple(page.text for page in step.pages)
+
+    def agree(one: str, two: str) -> bool:
+        return bool(judge.compare(step.question, [one, two]).agreement[0, 1] >= SAME_CLASS)
+
+    answers = ["" if by_text else page.answer for page in step.pages]
+    copied = duplicates.merged(_near(texts), texts, answers, agree)
+    given = [
+        (page.answer, rank)
+        for rank, (page, copy) in enumerate(zip(step.pages, copied, strict=True))
+        if page.answer is not None and copy is None
+    ]
+    return [answer for answer, _ in given], [rank for _, rank in given]
+
+
+def radar(
+    rules: Rules, scorer: Callable[[], AnswerAgreement] = values, *, by_text: bool = False
+) -> Policy:
+    """The method, with some parts on; ``by_text`` lets an edited copy silence its original."""
 
     def start() -> Callable[[Step], str | None]:
         state: PaperState | CampaignState | None = None
 
         def answer(step: Step) -> str | None:
             nonlocal state
-            copied = duplicates.copies([page.text for page in step.pages])
-            given = [
-                (page.answer, rank)
-                for rank, (page, copy) in enumerate(zip(step.pages, copied, strict=True))
-                if page.answer is not None and copy is None
-            ]
-            if not given:
+            answers, ranks = votes(step, scorer(), by_text=by_text)
+            if not answers:
                 return _remembered(state)
-            answers, ranks = zip(*given, strict=True)
             decision = decide(
                 step.question, answers, ranks, len(step.pages), scorer(), rules=rules, state=state
             )
@@ -124,11 +149,14 @@ def _remembered(state: PaperState | CampaignState | None) -> str | None:
     return state.answer if isinstance(state, PaperState) else state.best
 
 
-def stateless(choose: Callable[[Step, list[str], list[int]], int]) -> Policy:
+def stateless(
+    choose: Callable[[Step, list[str], list[int]], int],
+    scorer: Callable[[], AnswerAgreement] = values,
+) -> Policy:
     """A rival that looks at one step alone."""
 
     def answer(step: Step) -> str | None:
-        answers, ranks = step.answered
+        answers, ranks = votes(step, scorer())
         return answers[choose(step, answers, ranks)] if answers else None
 
     return lambda: answer
@@ -136,12 +164,49 @@ def stateless(choose: Callable[[Step, list[str], list[int]], int]) -> Policy:
 
 def majority(scorer: Callable[[], AnswerAgreement] = values) -> Policy:
     """Majority vote over isolated answers."""
-    return stateless(lambda step, a, r: peers.majority(a, scorer().compare(step.question, a)))
+    return stateless(
+        lambda step, a, r: peers.majority(a, scorer().compare(step.question, a)), scorer
+    )
 
 
 def independent_set(scorer: Callable[[], AnswerAgreement] = values) -> Policy:
     """ReliabilityRAG's selection."""
-    return stateless(lambda step, a, r: peers.independent_set(scorer().compare(step.question, a)))
+    return stateless(
+        lambda step, a, r: peers.independent_set(scorer().compare(step.question, a)), scorer
+    )
+
+
+def remembering(
+    start: Callable[[], peers.Remembering], scorer: Callable[[], AnswerAgreement] = values
+) -> Policy:
+    """A simple rival with a memory."""
+
+    def begin() -> Callable[[Step], str | None]:
+        rival = start()
+
+        def answer(step: Step) -> str | None:
+            answers, _ = votes(step, scorer())
+            return rival.answer(step.question, answers, scorer())
+
+        return answer
+
+    return begin
+
+
+#: Half of the ten documents that are retrieved at an ordinary step.
+SUPPORT = DOCUMENTS // 2
+#: Tuned on seeds 1000 to 1004 among 0.1, 0.2, ... 0.9; see the page.
+DECAY = 0.3
+
+
+def sticky(scorer: Callable[[], AnswerAgreement] = values) -> Policy:
+    """Keeps the last answer while half of the readers support it."""
+    return remembering(lambda: peers.Sticky(SUPPORT), scorer)
+
+
+def decayed(scorer: Callable[[], AnswerAgreement] = values, decay: float = DECAY) -> Policy:
+    """Majority vote over all steps, older votes counting less."""
+    return remembering(lambda: peers.DecayedVote(decay), scorer)
 
 
 MAJORITY = majority()
@@ -163,35 +228,51 @@ def _encoder() -> Embedder:
     return models.encoder()
 
 
-def detector(algorithm: str) -> Policy:
-    """embeddings-guardian drops documents whose embedding looks poisoned; the rest vote.
+def guard(algorithm: str) -> Callable[[Step], list[bool]]:
+    """embeddings-guardian on the pages of one stream: which of them look poisoned to it.
 
     Its baseline is generous: every true page about the question, of before and after the change.
     """
+    guardian: Any = require("embeddings_guardian", what="radar", extra="context-peers")
+    judge: Any = None
 
-    def start() -> Callable[[Step], str | None]:
-        guardian: Any = require("embeddings_guardian", what="radar", extra="context-peers")
-        judge: Any = None
-
-        def answer(step: Step) -> str | None:
-            nonlocal judge
-            if judge is None:
-                judge = guardian.PoisoningDetector(algorithm=algorithm)
-                subject = subject_of(step.question)
-                judge.update_baseline_batch(
-                    _encoder().encode([*subject.old, *subject.new, *subject.empty])
-                )
-            vectors = _encoder().encode([page.text for page in step.pages])
-            pages = tuple(
-                page
-                for page, vector in zip(step.pages, vectors, strict=True)
-                if not judge.is_poisoned(vector)[0]
+    def rejected(step: Step) -> list[bool]:
+        nonlocal judge
+        if judge is None:
+            judge = guardian.PoisoningDetector(algorithm=algorithm)
+            subject = subject_of(step.question)
+            judge.update_baseline_batch(
+                _encoder().encode([*subject.old, *subject.new, *subject.empty])
             )
-            return MAJORITY()(dataclasses.replace(step, pages=pages))
+        vectors = _encoder().encode([page.text for page in step.pages])
+        return [bool(judge.is_poisoned(vector)[0]) for vector in vectors]
 
-        return answer
+    return rejected
 
-    return start
+
+def detector(algorithm: str) -> Callable[[Streams, Cell], Mapping[str, float]]:
+    """A contender: what embeddings-guardian lets through votes; its rejections are counted."""
+
+    def run(work: Streams, cell: Cell) -> Mapping[str, float]:
+        counts: dict[bool, list[bool]] = {True: [], False: []}
+        told = []
+        for stream in work.streams:
+            rejected, vote, answers = guard(algorithm), MAJORITY(), []
+            for step in stream:
+                verdicts = rejected(step)
+                kept = []
+                for page, bad in zip(step.pages, verdicts, strict=True):
+                    counts[page.poisoned].append(bad)
+                    kept += [] if bad else [page]
+                answers.append(vote(dataclasses.replace(step, pages=tuple(kept))))
+            told.append(answers)
+        return {
+            **scored(told, work.streams),
+            "rejected_poison": float(np.mean(counts[True])) if counts[True] else 0.0,
+            "rejected_honest": float(np.mean(counts[False])),
+        }
+
+    return run
 
 
 DETECTOR = (
@@ -199,6 +280,19 @@ DETECTOR = (
     Need("extra", "sentence_transformers", "pip install 'armillary[models]'"),
 )
 NETWORKX = Need("extra", "networkx", "pip install 'armillary[context-peers]'")
+
+
+def spelled(policy: Policy) -> Callable[[Streams, Cell], Mapping[str, float]]:
+    """A policy as a contender on streams whose answers are spelled in several ways."""
+
+    def run(work: Streams, cell: Cell) -> Mapping[str, float]:
+        told = [
+            [None if answer is None else value_of()[answer] for answer in answers]
+            for answers in answers_of(policy, work.streams)
+        ]
+        return scored(told, work.streams)
+
+    return run
 
 
 def streaming(policy: Policy) -> Callable[[Streams, Cell], Mapping[str, float]]:
@@ -232,4 +326,15 @@ def rivals(
         Contender("robustrag-keyword", wrap(KEYWORDS)),
         Contender("reliabilityrag", wrap(independent_set(scorer)), (NETWORKX,)),
         Contender("latest-only", wrap(LATEST)),
+    )
+
+
+def memories(
+    wrap: Callable[[Policy], Callable[[Streams, Cell], Mapping[str, float]]],
+    scorer: Callable[[], AnswerAgreement] = values,
+) -> tuple[Contender, ...]:
+    """Simple rivals with a memory."""
+    return (
+        Contender("sticky", wrap(sticky(scorer))),
+        Contender("decayed-vote", wrap(decayed(scorer))),
     )

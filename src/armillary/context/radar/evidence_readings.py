@@ -37,6 +37,7 @@ class Subject:
         empty: (3,) pages that say nothing of the matter.
         poison: (9,) fluent pages that state the wrong answer, from the same templates.
         pia: an injected instruction, once and ten times.
+        edited: (8,) the pages of ``new`` with the wrong answer in place of the new value.
     """
 
     change: Change
@@ -46,6 +47,7 @@ class Subject:
     empty: tuple[str, ...]
     poison: tuple[str, ...]
     pia: tuple[str, str]
+    edited: tuple[str, ...]
 
     @property
     def question(self) -> str:
@@ -58,21 +60,23 @@ class Subject:
 
     @property
     def documents(self) -> tuple[str, ...]:
-        return (*self.old, *self.new, *self.empty, *self.poison, *self.pia)
+        return (*self.old, *self.new, *self.empty, *self.poison, *self.pia, *self.edited)
 
 
 def subject(change: Change) -> Subject:
     """The documents about a change, always the same."""
     wrong = change.others[0]
     question = change.question
+    new = tuple(histories.pages(change, change.new, HONEST))
     return Subject(
         change,
         wrong,
         tuple(histories.pages(change, change.old, HONEST)),
-        tuple(histories.pages(change, change.new, HONEST)),
+        new,
         tuple(histories.beside_the_point(change)[:3]),
         tuple(histories.pages(change, wrong, POISONED)),
         (injected(question, wrong), injected(question, wrong, repeats=10)),
+        tuple(page.replace(change.new, wrong) for page in new),
     )
 
 
@@ -85,7 +89,10 @@ def subjects() -> tuple[Subject, ...]:
 
 
 def question_set(seed: int) -> tuple[Subject, ...]:
-    """The sixteen subjects of a seed; sets of seeds 0 to 4 are disjoint."""
+    """The sixteen subjects of a seed; sets of seeds 0 to 4 are disjoint.
+
+    There are five sets: seed 5 asks the questions of seed 0 again, with other draws of pages.
+    """
     return subjects()[seed % SETS :: SETS]
 
 

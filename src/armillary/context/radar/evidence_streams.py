@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from armillary.context.radar.attacks import drip, placed, surge
-from armillary.context.radar.evidence_readings import Subject, question_set, reading
+from armillary.context.radar.evidence_readings import SETS, Subject, question_set, reading
 from armillary.evidence.shapes import Case, Cell
 
 STEPS, DOCUMENTS = 12, 10
@@ -132,22 +132,55 @@ def static_work(cell: Cell, *, read: bool = True) -> Streams:
         year = subject.change.year + AFTER
         for _ in range(int(x.get("draws", 3))):
             pages = honest_pages(subject, year, 0.15, rng, reader)
-            texts = attack_pages(subject, _KINDS[int(x["kind"])], int(x["copies"]), attacker)
-            mixed, at = placed([p.text for p in pages], texts, rank)
-            poisoned = iter(read_pages(subject, texts, year, poisoned=True, read=reader))
-            honest = iter(pages)
+            kind, copies = KINDS[int(x["kind"])], int(x["copies"])
+            if kind == "edited":
+                pages, planted = edited_pages(subject, pages, copies, attacker, reader)
+            else:
+                texts = attack_pages(subject, kind, copies, attacker)
+                planted = read_pages(subject, texts, year, poisoned=True, read=reader)
+            mixed, at = placed([p.text for p in pages], [p.text for p in planted], rank)
+            poisoned, honest = iter(planted), iter(pages)
             both = tuple(next(poisoned) if i in at else next(honest) for i in range(len(mixed)))
-            attacked.append((_step(subject, year, both, bool(texts)),))
+            attacked.append((_step(subject, year, both, bool(planted)),))
             unattacked.append((_step(subject, year, tuple(pages), False),))
     return Streams(tuple(attacked), tuple(unattacked))
 
 
-_KINDS = ("poison", "pia", "pia10")
+KINDS = ("poison", "pia", "pia10", "edited")
+
+
+def recorded_static_work(cell: Cell) -> Streams:
+    """`static_work` with the draws whose joint prompts were recorded: those of seeds 0 to 4."""
+    return static_work(dataclasses.replace(cell, seed=cell.seed % SETS))
+
+
+def edited_pages(
+    subject: Subject,
+    pages: Sequence[Page],
+    copies: int,
+    rng: np.random.Generator,
+    read: Read = reading,
+) -> tuple[list[Page], list[Page]]:
+    """Honest pages as parts of longer ones, and copies of the first of them with the wrong answer.
+
+    A sentence alone is too short to be a near-copy when its value changes: each stands before forty
+    words of its own, as a statement in an article does. What is read is the sentence.
+    """
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    whole, planted = [], []
+    for page in pages:
+        rest = " ".join("".join(rng.choice(letters, 6)) for _ in range(40))
+        whole.append(dataclasses.replace(page, text=f"{page.text} {rest}"))
+        if page.text in subject.new and len(planted) < copies:
+            sentence = subject.edited[subject.new.index(page.text)]
+            answer = read(subject.question, sentence)
+            planted.append(Page(f"{sentence} {rest}", answer, page.year, True))
+    return whole, planted
 
 
 def static_case(kind: str, rank: str, copies: int, **more: float) -> Case:
     """One kind of attack: ``copies`` documents at a rank."""
-    x = {"kind": _KINDS.index(kind), "rank": ("first", "middle", "last").index(rank)}
+    x = {"kind": KINDS.index(kind), "rank": ("first", "middle", "last").index(rank)}
     return Case(f"{kind}, {copies} at {rank}", {**x, "copies": copies, **more})
 
 
@@ -184,13 +217,15 @@ def stream_work(cell: Cell) -> Streams:
 
 
 def one_stream(subject: Subject, case: Case, rng: np.random.Generator) -> Stream:
-    """A stream: a step a year, the change at step 5, 6 or 7, a surge three steps before or after.
+    """A stream: a step a year, the change at step 5, 6 or 7, and a surge.
 
-    Poisoned pages stand at random ranks among the honest ones.
+    It begins three steps before or after the change, or where the case's ``offset`` says. Poisoned
+    pages stand at random ranks among the honest ones.
     """
     x = case.x
     change = int(rng.integers(5, 8))
     start = int(rng.choice([change - 3, change + 3]))
+    start = change + int(x["offset"]) if "offset" in x else start
     copies = surge(start, int(x["steps"]), int(x["copies"]), STEPS)
     if x.get("drip"):
         copies = drip(STEPS)
@@ -241,14 +276,6 @@ def scored(told: Sequence[Sequence[str | None]], streams: Sequence[Stream]) -> d
     return found
 
 
-def numeric_work(cell: Cell) -> Streams:
-    """Streams about time offsets only."""
-    rng = np.random.default_rng([6, cell.seed])
-    numeric = [s for s in question_set(cell.seed) if s.change.topic == "offset"]
-    chosen = numeric[: _subjects(cell)]
-    return Streams(tuple(one_stream(s, cell.case, rng) for s in chosen for _ in range(2)))
-
-
 def reading_quality(cell: Cell) -> dict[str, float]:
     """How often the reader is right about single documents of a question set."""
     right, silent, misled = [], [], []
@@ -257,7 +284,7 @@ def reading_quality(cell: Cell) -> dict[str, float]:
         for pages, value in ((s.old, change.old), (s.new, change.new)):
             right += [reading(s.question, text) == value for text in pages]
         silent += [reading(s.question, text) is None for text in s.empty]
-        misled += [reading(s.question, text) == s.wrong for text in (*s.poison, *s.pia)]
+        misled += [reading(s.question, text) == s.wrong for text in (*s.poison, *s.pia, *s.edited)]
     return {
         "read_right": float(np.mean(right)),
         "abstained": float(np.mean(silent)),

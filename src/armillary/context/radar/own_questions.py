@@ -169,6 +169,14 @@ def outcomes(
             yield Outcome(name, asked.question, asked.time, found, right, fooled)
 
 
+def grouped(questions: Iterable[Asked]) -> list[list[Asked]]:
+    """The steps of each question together, in the order of their first."""
+    groups: dict[str, list[Asked]] = {}
+    for asked in questions:
+        groups.setdefault(" ".join(asked.question.lower().split()), []).append(asked)
+    return list(groups.values())
+
+
 def matches(question: str, given: str, wanted: str) -> bool:
     """Whether an answer is the wanted one: the same value or name, or the name within it."""
     if same(given, wanted, question=question).same:

@@ -10,23 +10,25 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from armillary.context.radar.memory import classes
+from armillary.context.radar.memory import MOST_CLASSES, classes
 from armillary.errors import require
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from armillary.context.radar.agreement import Agreement
+    from armillary.context.radar.agreement import Agreement, AnswerAgreement
 
 #: RobustRAG's thresholds (Xiang et al., 2024, arXiv 2405.15556): share and number of responses.
 ALPHA, BETA = 0.3, 3
 #: ReliabilityRAG (Shen et al., 2025, arXiv 2509.23519): exact up to 20, else 10 samples of 20.
 EXACT_UP_TO, SAMPLES, GAMMA = 20, 10, 0.9
 
+#: Agreement from which two answers are one class.
+_SAME = 0.5
 _STOP = frozenset(("a", "an", "and", "at", "by", "for", "in", "is", "it", "of", "on", "the", "to"))
 
 
@@ -42,6 +44,63 @@ def majority(answers: Sequence[str], judged: Agreement) -> int:
     """
     found = classes(judged.agreement)
     return int(np.flatnonzero(found == np.bincount(found).argmax())[0])
+
+
+class Remembering(Protocol):
+    """A rival with a memory of its own, for one stream."""
+
+    def answer(self, question: str, answers: Sequence[str], judge: AnswerAgreement) -> str | None:
+        """The answer at this step, None where there has been none yet."""
+        ...
+
+
+class Sticky:
+    """Keeps the last answer while enough isolated answers support it, else majority decides.
+
+    Args:
+        support: how many answers must agree with the last one for it to stay.
+    """
+
+    def __init__(self, support: int) -> None:
+        self.support = support
+        self._last: str | None = None
+
+    def answer(self, question: str, answers: Sequence[str], judge: AnswerAgreement) -> str | None:
+        """See `Remembering`."""
+        if not answers:
+            return self._last
+        if self._last is not None:
+            judged = judge.compare(question, [self._last, *answers])
+            if (judged.agreement[0, 1:] >= _SAME).sum() >= self.support:
+                return self._last
+        self._last = answers[majority(answers, judge.compare(question, answers))]
+        return self._last
+
+
+class DecayedVote:
+    """Majority vote over all steps, the votes of a step counting ``decay`` times less at the next.
+
+    Args:
+        decay: from 0 (this step alone) to 1 (all steps alike).
+    """
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+        self._votes: dict[str, float] = {}
+
+    def answer(self, question: str, answers: Sequence[str], judge: AnswerAgreement) -> str | None:
+        """See `Remembering`."""
+        known = list(self._votes)
+        everyone = [*known, *answers]
+        if not everyone:
+            return None
+        found = classes(judge.compare(question, everyone).agreement)
+        weights = [self.decay * self._votes[a] for a in known] + [1.0] * len(answers)
+        totals = np.bincount(found, weights=weights)
+        names = {int(c): everyone[i] for i, c in reversed(list(enumerate(found)))}
+        most = np.argsort(-totals, kind="stable")[:MOST_CLASSES]
+        self._votes = {names[int(c)]: float(totals[c]) for c in most}
+        return names[int(totals.argmax())]
 
 
 def latest_only(years: Sequence[float]) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from armillary.context.radar.attacks import attack_texts, placed
+from armillary.context.radar.attacks import KINDS, attack_texts, placed
 from armillary.context.radar.radar import Document
 
 
@@ -69,7 +69,7 @@ def read_questions(path: str | os.PathLike[str]) -> list[Asked]:
 def _asked(entry: dict[str, Any]) -> Iterator[Asked]:
     question = _text(entry["question"], "question")
     if "yearly_contexts" not in entry:
-        right = _texts(entry["correct answer"]) + _texts(entry.get("expanded answer"))
+        right = _right(entry, "correct answer") + _texts(entry.get("expanded answer"))
         yield Asked(
             question,
             right,
@@ -78,11 +78,14 @@ def _asked(entry: dict[str, Any]) -> Iterator[Asked]:
             _texts(entry.get("incorrect_context", entry.get("incorrect context"))),
         )
         return
-    for year in sorted(entry["yearly_contexts"], key=float):
-        step = entry["yearly_contexts"][year]
+    yearly = entry["yearly_contexts"]
+    if not isinstance(yearly, dict) or not yearly:
+        raise ValueError("'yearly_contexts' must be an object: year -> docs and answer, not empty")
+    for year in sorted(yearly, key=float):
+        step = yearly[year]
         yield Asked(
             question,
-            _texts(step["answer"]),
+            _right(step, "answer"),
             next(iter(_texts(step.get("incorrect_answer"))), ""),
             _documents(step["docs"]),
             _texts(step.get("incorrect_context")),
@@ -94,6 +97,13 @@ def _text(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name!r} must be a text, got {value!r}")
     return value
+
+
+def _right(record: dict[str, Any], name: str) -> tuple[str, ...]:
+    found = _texts(record[name])
+    if not found:
+        raise ValueError(f"{name!r} is empty: a question needs at least one right answer")
+    return found
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -139,6 +149,8 @@ def attacked(
     honest = list(asked.documents[:top])
     if kind == "none":
         return honest, 0
+    if kind not in KINDS:
+        raise ValueError(f"attack: kind={kind!r}: give one of none, {', '.join(KINDS)}")
     if not asked.wrong:
         raise ValueError(
             f"question {asked.question!r} names no wrong answer: attack it with 'none'"

@@ -5,19 +5,19 @@ A document that is read alone can only speak for itself, whatever it orders the 
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from armillary.context.radar.abstentions import abstains
 from armillary.models.conversation import Chat
 
-_ABSTAINS = re.compile(
-    r"^\W*("
-    r"(i (do not|don'?t) know|not (stated|mentioned|given|specified)|"
-    r"cannot be (determined|answered)|the (text|document) does not (say|state|mention))\b"
-    r"|(unknown|unclear|no answer|none|n/?a)\W*$)",
-    re.IGNORECASE,
-)
+#: Readings that one `ReadOnce` keeps: a hash and a short answer each, about 20 MB in all.
+KEPT_READINGS = 100_000
 
 
 @runtime_checkable
@@ -113,8 +113,67 @@ class OptionReader:
         )
 
 
+class ReadOnce:
+    """Lets a reader read each (question, text) once; keeps hashes and answers, never a text.
+
+    Args:
+        reader: what reads.
+        most: readings that are kept; the one that was not asked for longest goes first.
+    """
+
+    def __init__(self, reader: Reader, *, most: int = KEPT_READINGS) -> None:
+        self.reader, self.most = reader, most
+        self._known: OrderedDict[bytes, str | None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def read(self, question: str, text: str) -> str | None:
+        """What the reader answers; nothing but white space is an abstention.
+
+        Raises:
+            TypeError: the reader gives something that is no text.
+        """
+        key = self._key(question, text)
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        return self._keep(key, _checked(self.reader.read(question, text)))
+
+    async def aread(self, question: str, text: str) -> str | None:
+        """``read`` for asynchronous code; a reader without ``aread`` runs in a thread."""
+        aread: Any = getattr(self.reader, "aread", None)
+        key = self._key(question, text)
+        if key in self._known or aread is None:
+            return await asyncio.to_thread(self.read, question, text)
+        return self._keep(key, _checked(await aread(question, text)))
+
+    def _key(self, question: str, text: str) -> bytes:
+        told = f"{len(question)} {question}{text}".encode("utf-8", "surrogatepass")
+        return hashlib.sha256(told).digest()
+
+    def _keep(self, key: bytes, answer: str | None) -> str | None:
+        with self._lock:
+            self._known[key] = answer
+            while len(self._known) > self.most:
+                self._known.popitem(last=False)
+        return answer
+
+
+def _checked(answer: Any) -> str | None:
+    if answer is None:
+        return None
+    if not isinstance(answer, str):
+        raise TypeError(f"reader: read() gave a {type(answer).__name__}, want a text or None")
+    # A lone surrogate can be in no file and no database.
+    return answer.encode("utf-8", "replace").decode().strip() or None
+
+
 def answer_or_none(text: str) -> str | None:
     """The first line of a model's answer, or None where it abstains or says nothing."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    line = re.sub(r"^(answer|a)\s*:\s*", "", line, flags=re.IGNORECASE).strip().rstrip(".").strip()
-    return None if not line or _ABSTAINS.match(line) else line
+    line = re.sub(r"^\W*(answer|a)\s*:\s*", "", line, flags=re.IGNORECASE).strip()
+    line = line.rstrip(".").strip()
+    return None if abstains(line) else line

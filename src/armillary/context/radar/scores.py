@@ -39,12 +39,20 @@ def unary(
         S and F, (n,) each, within [0.01, 0.99]. A single answer has S = 0.9, F = 0.1.
 
     Raises:
-        ValueError: a matrix is not symmetric, negative or not finite.
+        ValueError: a matrix is not symmetric, outside [0, 1] or not finite, shapes do not fit, or
+            ``documents`` is under 1.
     """
     agreement, conflict = np.asarray(M, dtype=float), np.asarray(C, dtype=float)
-    check_pairs("M", agreement)
-    check_pairs("C", conflict)
+    check_pairs("M", agreement, most=1.0)
+    check_pairs("C", conflict, most=1.0)
     n = len(agreement)
+    if conflict.shape != agreement.shape or np.shape(ranks) != (n,):
+        raise ValueError(
+            f"M {agreement.shape}, C {conflict.shape}, ranks {np.shape(ranks)}: give (n, n), "
+            "(n, n) and (n,)"
+        )
+    if documents < 1:
+        raise ValueError(f"documents={documents}: give how many there were, at least 1")
     if n == 1:
         return np.array([0.9]), np.array([0.1])
     c = centrality(agreement)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime as dt
 import json
-import math
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event as sa_event
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from armillary.context.radar.memory import CampaignState, PaperState, from_plain, to_plain
+from armillary.context.radar.times import Time as Time
+from armillary.context.radar.times import as_number as as_number
+from armillary.context.radar.times import unlike
 
 SCHEMA = 1
-#: When something was observed: a number (a year, a Unix time), an ISO date or date-time, or a date.
-Time = int | float | str | dt.date
 
 _METADATA = sa.MetaData()
 _BELIEFS = sa.Table(
@@ -75,7 +75,10 @@ class BeliefStore:
         memory: ``campaign`` or ``paper``.
 
     Raises:
-        ValueError: the store was made with another judge, memory or schema.
+        ValueError: the store was made with another judge, memory or schema; or it is no database,
+            or an SQLite file of something else, which is left as it is.
+        FileNotFoundError: there is no such folder.
+        ConnectionError: the database does not answer.
     """
 
     def __init__(
@@ -86,13 +89,23 @@ class BeliefStore:
         memory: str = "campaign",
     ) -> None:
         self._engine = _engine(place)
-        self._place = "memory" if place is None else self._engine.url.render_as_string()
-        self._bind({"schema": str(SCHEMA), "memory": memory, "scorer": scorer})
+        self._place = "memory" if place is None else _shown(self._engine, place)
+        self.about = {"schema": str(SCHEMA), "memory": memory, "scorer": scorer}
+        with self._one_line():
+            self._bind()
+
+    def check(self, *, scorer: str, memory: str) -> None:
+        """Refuse a judge or memory whose beliefs are not these.
+
+        Raises:
+            ValueError: it is another one.
+        """
+        _compare(self._place, self.about, {"memory": memory, "scorer": scorer})
 
     def get(self, key: str) -> Remembered | None:
         """What is known of a question, or None."""
         query = sa.select(_BELIEFS).where(_BELIEFS.c.question_key == key)
-        with self._engine.connect() as connection:
+        with self._one_line(), self._engine.connect() as connection:
             row = connection.execute(query).mappings().first()
         if row is None:
             return None
@@ -121,10 +134,12 @@ class BeliefStore:
             "event": known.event,
         }
         here = _BELIEFS.c.question_key == key
-        with self._engine.begin() as connection:
+        with self._one_line(), self._engine.begin() as connection:
             before = connection.execute(
                 sa.select(_BELIEFS.c.observed, _BELIEFS.c.event).where(here).with_for_update()
             ).first()
+            if before is not None and before.event == known.event:
+                return False  # another worker was given the same observation, and was quicker
             if before is not None:
                 refuse_stale(key, before.observed, known.observed)
             if (before.event if before is not None else None) != after:
@@ -150,19 +165,51 @@ class BeliefStore:
         """Let go of the file."""
         self._engine.dispose()
 
-    def _bind(self, wanted: dict[str, str]) -> None:
+    @contextlib.contextmanager
+    def _one_line(self) -> Iterator[None]:
+        """What a database says, in one line that names the store and shows no password."""
+        try:
+            yield
+        except DBAPIError as error:
+            said = " ".join(str(error.orig).split())
+            lost = self._engine.dialect.name != "sqlite" or "locked" in said or "full" in said
+            if isinstance(error, OperationalError) and lost:
+                raise ConnectionError(f"belief store {self._place!r}: {said}") from None
+            raise ValueError(f"{self._place!r} is no belief store: {said}") from None
+
+    def _bind(self) -> None:
+        """Make the tables in an empty place; in another, look whose they are first."""
+        names = set(sa.inspect(self._engine).get_table_names())
+        sqlite = self._engine.dialect.name == "sqlite"
+        if sqlite and names and not {_BELIEFS.name, _ABOUT.name} <= names:
+            raise ValueError(
+                f"{self._place!r} is an SQLite file of something else (tables "
+                f"{', '.join(sorted(names)[:5])}); give the name of a new file"
+            )
         _METADATA.create_all(self._engine)
         with self._engine.begin() as connection:
             found = {row.name: row.value for row in connection.execute(sa.select(_ABOUT))}
             if not found:
-                rows = [{"name": name, "value": value} for name, value in wanted.items()]
+                rows = [{"name": name, "value": value} for name, value in self.about.items()]
                 connection.execute(sa.insert(_ABOUT), rows)
-        for name, value in wanted.items():
-            if found and found.get(name) != value:
-                raise ValueError(
-                    f"store {self._place!r} has {name} {found.get(name)!r}, this run has {value!r}:"
-                    f" take another store, or `armillary radar migrate STORE --{name} {value}`"
-                )
+        if found:
+            _compare(self._place, found, self.about)
+        if sqlite:
+            _write_ahead(self._engine)
+
+
+def _compare(place: str, found: dict[str, str], wanted: dict[str, str]) -> None:
+    for name, value in wanted.items():
+        if found.get(name) == value:
+            continue
+        how = {
+            "scorer": f"or `armillary radar migrate STORE --scorer {value}`",
+            "memory": f"or run with the memory {found.get(name)!r} (--mode)",
+        }.get(name, "which this version then makes")
+        raise ValueError(
+            f"store {place!r} has {name} {found.get(name)!r}, this run has {value!r}: take another "
+            f"store, {how}"
+        )
 
 
 def rebind(place: str | os.PathLike[str], *, scorer: str | None = None) -> int:
@@ -196,8 +243,9 @@ def rebind(place: str | os.PathLike[str], *, scorer: str | None = None) -> int:
                 change = sa.update(_ABOUT).where(_ABOUT.c.name == "scorer").values(value=scorer)
                 connection.execute(change)
             count = connection.scalar(sa.select(sa.func.count()).select_from(_BELIEFS))
-    except DatabaseError as error:
-        raise ValueError(f"{os.fspath(place)!r} is no belief store: {error.orig}") from error
+    except DBAPIError as error:
+        said = " ".join(str(error.orig).split())
+        raise ValueError(f"{_shown(engine, place)!r} is no belief store: {said}") from None
     finally:
         engine.dispose()
     return int(count or 0)
@@ -211,41 +259,17 @@ def refuse_stale(key: str, newest: float | None, observed: float | None) -> None
     """
     if newest is None:
         return
+    if observed is not None and unlike(newest, observed):
+        raise StaleObservationError(
+            f"question {key!r}: time {observed:g} after {newest:g} mixes years or dates with Unix "
+            "times; give one kind (the belief is untouched)"
+        )
     if observed is None or observed < newest:
         told = "no time" if observed is None else f"time {observed:g}"
         raise StaleObservationError(
             f"question {key!r}: an observation with {told} came after one of time {newest:g}; feed "
             "observations in the order of their time (the belief is untouched)"
         )
-
-
-def as_number(time: Time | None) -> float | None:
-    """A time as a number: numbers and bare years as they are, dates as years with a fraction.
-
-    Raises:
-        ValueError: it is no number and no ISO date.
-    """
-    if time is None:
-        return None
-    if isinstance(time, str):
-        with contextlib.suppress(ValueError):
-            time = float(time)
-    if isinstance(time, (int, float)):
-        if not math.isfinite(time):
-            raise ValueError(f"time={time}: give a finite number or a date")
-        return float(time)
-    if isinstance(time, str):
-        try:
-            time = dt.datetime.fromisoformat(time)
-        except ValueError:
-            raise ValueError(
-                f"time={time!r}: give a number, a year or an ISO date such as 2023-01-31"
-            ) from None
-    moment = time if isinstance(time, dt.datetime) else dt.datetime(*time.timetuple()[:3])
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    start, end = dt.datetime(moment.year, 1, 1), dt.datetime(moment.year + 1, 1, 1)
-    return moment.year + (moment - start) / (end - start)
 
 
 def _engine(place: str | os.PathLike[str] | None) -> sa.Engine:
@@ -255,7 +279,7 @@ def _engine(place: str | os.PathLike[str] | None) -> sa.Engine:
         )
     text = os.fspath(place)
     if "://" in text:
-        engine = sa.create_engine(text)
+        engine = _engine_of_url(text)
     else:
         folder = os.path.dirname(text)
         if folder and not os.path.isdir(folder):
@@ -267,13 +291,41 @@ def _engine(place: str | os.PathLike[str] | None) -> sa.Engine:
     return engine
 
 
+def _engine_of_url(text: str) -> sa.Engine:
+    scheme = text.partition("://")[0]
+    try:
+        return sa.create_engine(text)
+    except ArgumentError:  # an unknown dialect is one too
+        raise ValueError(
+            f"store: no database of the kind {scheme!r} is known; give a path, or an SQLAlchemy "
+            "URL such as postgresql+psycopg://user@host/name"
+        ) from None
+
+
+def _shown(engine: sa.Engine, place: str | os.PathLike[str]) -> str:
+    """A path as it was given, a URL without its password."""
+    text = os.fspath(place)
+    return engine.url.render_as_string(hide_password=True) if "://" in text else text
+
+
 def _prepare_sqlite(connection: Any, record: Any) -> None:
-    """A write-ahead log, patience with other writers, and transactions that are ours to begin."""
+    """Patience with other writers, and transactions that are ours to begin."""
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA busy_timeout=10000")
-    cursor.execute("PRAGMA journal_mode=WAL")
     cursor.close()
+
+
+def _write_ahead(engine: sa.Engine) -> None:
+    """A write-ahead log, kept in the file; where the file system has none, the older journal."""
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        with contextlib.suppress(Exception):
+            cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.close()
+    finally:
+        connection.close()
 
 
 def _begin_at_once(connection: sa.Connection) -> None:
