@@ -108,8 +108,9 @@ class TangoConv(torch.nn.Module):
         beta: β at the start, learnt; exactly 0 switches the tangent flow off for good.
         step: h, 0.1 to 1.
         stable: ``correct`` returns each step to the allowed level of the energy (V does not rise),
-            ``clip`` shortens the tangent part by a bound on the curvature (V does not rise, at a
-            third of the cost, but motion dies where V is flat), ``none`` takes the plain step.
+            ``clip`` shortens the tangent part by a bound on the curvature (V does not rise, but
+            motion dies where V is flat, and spectral norms make it the dearest), ``none`` takes
+            the plain step.
         projection: ``graph`` takes inner products over all nodes and channels of a graph: this
             scalar is a graph-wide channel, and the mechanism behind long reach. ``node`` and
             ``none`` are there for ablations and for sampled subgraphs.
