@@ -20,6 +20,7 @@ from armillary.graph.tango import tuned
 from armillary.graph.tango.evidence_citation import data_need
 from armillary.graph.tango.evidence_training import (
     Course,
+    Part,
     Problem,
     fitted,
     mean_squared_error,
@@ -141,6 +142,14 @@ def molecules(cell: Cell) -> Problem:
         parts(train, BATCH), parts(folds[val], BATCH), parts(folds[test], BATCH),
         FEATURES, 1, "graph", classes=False,
     )  # fmt: skip
+
+
+def molecules_apart() -> list[Part]:
+    """The molecules of the other file of the set, which no fold holds: settings are tuned there."""
+    from armillary.corpora import external
+    from armillary.graph.tango.molecules import read_sdf
+
+    return parts(read_sdf(external("solubility-test"), "SOL"), BATCH)
 
 
 def solver(name: str) -> Callable[[Problem, Cell], Mapping[str, float]]:

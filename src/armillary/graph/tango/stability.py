@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from armillary.graph.tango.energy import Point
+from armillary.graph.tango.energy import Point, Ray
 from armillary.graph.tango.operators import Segments
 
 #: Newton steps for a graph whose energy stays above where it started.
@@ -87,18 +87,36 @@ class Motion:
         return self.start.energy - self.step * self.alpha * self.start.squared / 2
 
     def returned(self, point: Point, target: Tensor, repairs: Repairs) -> Point:
-        """Back towards the target level along the gradient at a point.
+        """Back towards the target level along the gradient at a point, for graphs above it.
 
-        One step for all graphs that are above it, to the root of V's parabola along the ray where
-        its curvature is known, else Newton's; then up to two Newton steps for graphs that are still
-        above their start.
+        How far to go is a number without a gradient: training sees the return as a step of a
+        fixed length along the gradient (the docs page tells what else was tried).
         """
-        excess = torch.relu(point.energy - target)
-        if not bool((excess > 0).any()):
-            return point
-        ray = point.ray(point.gradient)
-        fall = point.squared + self.epsilon
-        k = _root(excess, fall, ray.curvature())
+        # With its graph, where there is one, and before the energy, which is only compared.
+        direction = point.gradient
+        with torch.no_grad():
+            excess = torch.relu(point.energy - target)
+            if not bool((excess > 0).any()):
+                return point
+        ray = point.ray(direction)
+        with torch.no_grad():
+            k, end = self._length(ray, excess, target, repairs)
+        if not torch.is_grad_enabled():
+            return end
+        found = ray.point(-k)
+        found.energy = end.energy
+        return found
+
+    def _length(
+        self, ray: Ray, excess: Tensor, target: Tensor, repairs: Repairs
+    ) -> tuple[Tensor, Point]:
+        """(G,) k of the return H − kG, and the point there.
+
+        One step for all graphs that are above the target, to the root of V's parabola along the ray
+        where its curvature is known, else Newton's; then up to two Newton steps for graphs that
+        are still above their start (between target and start they may stay).
+        """
+        k = _root(excess, ray.start.squared + self.epsilon, ray.curvature())
         end = ray.point(-k)
         for _ in range(_NEWTON_STEPS - 1):
             climbed = risen(self.start.energy, end.energy)
@@ -109,15 +127,14 @@ class Motion:
             more = torch.relu(end.energy - target) / (fall.clamp(min=0) + self.epsilon)
             k = torch.where(climbed & (fall > self.epsilon), k + more, k)
             end = ray.point(-k)
-        return end
+        return k, end
 
 
 def _root(excess: Tensor, fall: Tensor, curvature: Tensor | None) -> Tensor:
     """The smaller root k of ``excess − fall·k + curvature·k²/2``, or the vertex if it has none."""
     if curvature is None:
         return excess / fall
-    # Away from 0, where a square root has no slope.
-    root = (fall.square() - 2 * curvature * excess).maximum(1e-4 * fall.square()).sqrt()
+    root = (fall.square() - 2 * curvature * excess).clamp(min=0).sqrt()
     return torch.minimum(2 * excess / (fall + root), fall / curvature.clamp(min=1e-30))
 
 
@@ -138,10 +155,14 @@ def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: R
         curvature: Λ, or None where no bound is known (then the graph stays where it is).
         repairs: counts what was needed.
     """
-    point = motion.returned(motion.moved(), motion.target(), repairs)
-    climbed = risen(motion.start.energy, point.energy)
-    if not bool(climbed.any()):
-        return point
+    moved = motion.moved()
+    with torch.no_grad():
+        target = motion.target()
+    point = motion.returned(moved, target, repairs)
+    with torch.no_grad():
+        climbed = risen(motion.start.energy, point.energy)
+        if not bool(climbed.any()):
+            return point
     ray = motion.start.ray(motion.direction())
     k = torch.full_like(motion.start.energy, motion.step)
     which = climbed

@@ -7,6 +7,7 @@ prints, for each contender, the validation loss of each setting and the one of t
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import sys
@@ -30,7 +31,7 @@ STEPS = {
     "molecules": (0.5, 1.0),
 }
 #: Attention needs no layer a hop: its depth is tuned in the place of the step, among depths at
-#: which some width gives the wanted number of parameters.
+#: which some width gives the wanted number of parameters. One shared layer is tried beside them.
 ATTENTION_DEPTHS = {"transfer": (1, 2), "properties": (1, 3), "molecules": (1, 3)}
 #: Convolutions that are tried inside ours and the rivals that are built around one.
 CONVOLUTIONS = {"properties": ("gcn", "gin"), "molecules": ("gcn", "gin")}
@@ -45,9 +46,9 @@ def grid(task: str, name: str) -> Iterator[Setting]:
     kinds = CONVOLUTIONS.get(task, ("gcn",)) if name in AROUND else ("gcn",)
     rates = LEARNING_RATES[task]
     if name == "gps":
-        for lr, depth in itertools.product(rates, ATTENTION_DEPTHS[task]):
-            for kind in kinds:
-                yield Setting(lr, share=False, depth=depth, convolution=kind)
+        for lr, depth in itertools.product(rates, (*ATTENTION_DEPTHS[task], 0)):
+            for kind in kinds:  # the last depth: one layer, as often as the others' have steps
+                yield Setting(lr, share=not depth, depth=depth, convolution=kind)
     else:
         steps = STEPS[task][:1] if name in STEPLESS else STEPS[task]
         for lr, step in itertools.product(rates, steps):
@@ -75,10 +76,10 @@ def problem(task: str, seed: int) -> tuple[Problem, Course]:
         return evidence_citation.network(Cell(case, seed, "full")), course
     if task == "molecules":
         case = Case("solubility", x={"molecules": 2000})
-        return (
-            evidence_graphs.molecules(Cell(case, seed, "full")),
-            Course(20, 4, width=32, every=2),
-        )
+        work = evidence_graphs.molecules(Cell(case, seed, "full"))
+        # Other molecules than those that are reported on: those of the other file choose.
+        held = evidence_graphs.molecules_apart()
+        return dataclasses.replace(work, val=held), Course(20, 4, width=32, every=2)
     raise ValueError(f"task={task!r}: it must be transfer, properties, citation or molecules")
 
 
