@@ -166,7 +166,7 @@ class Segments:
         #: (G,) nodes of each graph.
         self.counts = counts
 
-    def sum(self, x: Shaped[Tensor, N * rest]) -> Shaped[Tensor, " G"]:
+    def sum(self, x: Shaped[Tensor, "N ..."]) -> Shaped[Tensor, " G"]:
         """(N, …) to (G,): the sum of each graph over its nodes and all channels.
 
         Half precision is summed in float32.
