@@ -289,7 +289,8 @@ def _as_numbers(y: Any, known: Any) -> Any:
             found[row] = y[row].astype(float) if y.ndim > 1 else float(y[row])
         except (TypeError, ValueError):
             raise ValueError(
-                f"--kind numbers: the target {str(y[row])!r} in row {row} (counted from 0) is no number"
+                f"--kind numbers: the target {str(y[row])!r} in row {row} (counted from 0) is no "
+                "number"
             ) from None
     return found
 

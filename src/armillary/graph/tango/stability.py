@@ -124,8 +124,11 @@ class Motion:
                 break
             repairs.newton += int(climbed.sum())
             fall = ray.slope(end)
+            leads = climbed & (fall > self.epsilon)
+            if not bool(leads.any()):
+                break
             more = torch.relu(end.energy - target) / (fall.clamp(min=0) + self.epsilon)
-            k = torch.where(climbed & (fall > self.epsilon), k + more, k)
+            k = torch.where(leads, k + more, k)
             end = ray.point(-k)
         return k, end
 
@@ -164,23 +167,43 @@ def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: R
         if not bool(climbed.any()):
             return point
     ray = motion.start.ray(motion.direction())
-    k = torch.full_like(motion.start.energy, motion.step)
-    which = climbed
-    for _ in range(_HALVINGS):
-        repairs.halvings += int(climbed.sum())
-        k = torch.where(climbed, k / 2, k)
-        shorter = ray.point(k)
-        climbed = which & risen(motion.start.energy, shorter.energy)
-        if not bool(climbed.any()):
-            return _replace(motion, which, shorter, point)
-    point = _replace(motion, which, ray.point(k), point)
-    repairs.descents += int(climbed.sum())
+    with torch.no_grad():
+        k, left = _shortened(motion, ray, climbed, repairs)
+    point = _replace(motion, climbed, ray.point(k), point)
+    if not bool(left.any()):
+        return point
+    repairs.descents += int(left.sum())
     bound = curvature()
     x = motion.start.x
     if bound is not None:
         rate = torch.minimum(motion.step * motion.alpha, 1 / bound.to(motion.alpha))
         x = x - rate * motion.start.gradient
-    return _replace(motion, climbed, motion.at(x), point)
+    return _replace(motion, left, motion.at(x), point)
+
+
+def _shortened(
+    motion: Motion, ray: Ray, which: Tensor, repairs: Repairs
+) -> tuple[Tensor, Tensor]:
+    """(G,) h of the plain step halved such that V does not rise, and where no halving helped.
+
+    Where the curvature along the step is known, V's parabola says how often to halve at first.
+    """
+    start = motion.start
+    halved = which.long()
+    bent = ray.curvature()
+    if bent is not None:
+        room = 2 * (-ray.slope(start)).clamp(min=0) / bent.clamp(min=1e-30)
+        needed = torch.log2(motion.step / room.clamp(min=1e-30)).ceil().clamp(1, _HALVINGS)
+        halved = torch.where(which, needed.long(), halved)
+    while True:
+        k = motion.step * torch.exp2(-halved.to(start.energy.dtype))
+        left = which & risen(start.energy, ray.point(k).energy)
+        again = left & (halved < _HALVINGS)
+        if not bool(again.any()):
+            break
+        halved = halved + again.long()
+    repairs.halvings += int(halved.sum())
+    return k, left
 
 
 def _replace(motion: Motion, which: Tensor, new: Point, old: Point) -> Point:
