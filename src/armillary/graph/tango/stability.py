@@ -181,9 +181,7 @@ def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: R
     return _replace(motion, left, motion.at(x), point)
 
 
-def _shortened(
-    motion: Motion, ray: Ray, which: Tensor, repairs: Repairs
-) -> tuple[Tensor, Tensor]:
+def _shortened(motion: Motion, ray: Ray, which: Tensor, repairs: Repairs) -> tuple[Tensor, Tensor]:
     """(G,) h of the plain step halved such that V does not rise, and where no halving helped.
 
     Where the curvature along the step is known, V's parabola says how often to halve at first.
