@@ -29,7 +29,8 @@ class Setting:
     convolution: str = "gcn"
 
 
-#: Distance 12 of the ring, seeds 1000 and 1001, Adam's β₂ still at 0.999; learning rates 3e-3 and 1e-2, steps 0.25, 0.5, 1.
+#: Distance 12 of the ring, seeds 1000 and 1001, Adam's β₂ still at 0.999; learning rates 3e-3 and
+#: 1e-2, steps 0.25, 0.5, 1.
 #: Where every setting stayed at chance (GCN with and without residual, GATv2, GCNII, A-DGN, SWAN,
 #: GRAFF) the losses are the same to the fourth digit.
 TRANSFER: dict[str, Setting] = {
@@ -61,7 +62,8 @@ PROPERTIES: dict[str, Setting] = {
 }
 #: Cora at depth 8, seed 1000. Ours (3e-2 and 1e-1, steps 0.5 and 1) and GCNII (3e-2 and 1e-1) by
 #: validation accuracy after 40 epochs; the others by validation loss after 60 epochs on rows that
-#: summed to 1, with 1e-2 and 3e-2, steps 0.5 and 1: these have still to be tuned on rows of length 1.
+#: summed to 1, with 1e-2 and 3e-2, steps 0.5 and 1: these have still to be tuned on rows of
+#: length 1.
 CITATION: dict[str, Setting] = {
     "ours": Setting(3e-2),
     "gcn": Setting(3e-2),
