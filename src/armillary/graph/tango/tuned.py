@@ -62,8 +62,8 @@ PROPERTIES: dict[str, Setting] = {
 }
 #: Cora at depth 8, seed 1000, 40 epochs, learning rates 3e-2 and 1e-1, steps 0.5 and 1: GCN (a tie:
 #: it learns nothing at depth 8), residual GCN and GCNII by validation loss, ours by validation
-#: accuracy. GATv2, A-DGN and GRAFF by validation loss after 60 epochs on rows that summed to 1, with
-#: 1e-2 and 3e-2: these three have still to be tuned on rows of length 1.
+#: accuracy. GATv2, A-DGN and GRAFF by validation loss after 60 epochs on rows that summed to 1,
+#: with 1e-2 and 3e-2: these three have still to be tuned on rows of length 1.
 CITATION: dict[str, Setting] = {
     "ours": Setting(3e-2),
     "gcn": Setting(3e-2),
