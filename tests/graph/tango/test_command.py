@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from armillary.cli.root import run
+from armillary.graph.tango.command import targets_as
 from armillary.graph.tango.files import Columns, read
 from armillary.graph.tango.storage import load_model
 
@@ -43,7 +44,7 @@ def test_train_predict_and_trace_tables(karate, capsys):
     assert (
         tango("train", *tables, "--target", "club", "-o", model, "--epochs", 4, "--layers", 3) == 0
     )
-    assert "22 labelled nodes, 2 classes, 2 features" in capsys.readouterr().out
+    assert "22 labelled nodes, 2 classes (text), 2 features" in capsys.readouterr().out
     assert tango("predict", model, *tables, "-o", karate / "p.csv") == 0
     rows = list(csv.DictReader((karate / "p.csv").open()))
     assert [row["node"] for row in rows] == [f"m{i}" for i in range(34)]
@@ -96,6 +97,80 @@ def test_graphs_in_npz_and_in_pyg_files(tmp_path):
     torch.testing.assert_close(found.graph.edge_index, torch.from_numpy(edges))
     estimator, _ = load_model(model)
     np.testing.assert_allclose(estimator.predict(found.graphs), values, rtol=1e-5)
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Three triangles: a label for each node, a class and a value for each graph, with gaps."""
+    edges = [(f"{g}{i}", f"{g}{(i + 1) % 3}") for g in "abc" for i in range(3)]
+    (tmp_path / "e.csv").write_text("source,target\n" + "\n".join(map(",".join, edges)) + "\n")
+    rows = [
+        f"{g}{i},{g},{i}.5,{'odd' if i % 2 else 'even'},{'' if g == 'b' else k % 2},{k}.25"
+        for k, g in enumerate("abc")
+        for i in range(3)
+    ]
+    (tmp_path / "n.csv").write_text("id,mol,v,label,toxic,size\n" + "\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_nodes_of_many_graphs_have_their_own_targets(several, capsys):
+    tables = [several / "e.csv", "--nodes", several / "n.csv", "--graph-column", "mol"]
+    model, out = several / "m.safetensors", several / "p.csv"
+    quick = ["-o", model, "--epochs", 2, "--layers", 2, "--features", "v"]
+    assert tango("train", *tables, "--target", "label", *quick) == 0
+    assert "9 labelled nodes, 2 classes (text)" in capsys.readouterr().out
+    assert tango("predict", model, *tables[:3], "-o", out) == 0
+    assert [r["node"] for r in csv.DictReader(out.open())] == [
+        f"{g}{i}" for g in "abc" for i in range(3)
+    ]
+    assert tango("train", *tables, "--target", "label", "--task", "graph", *quick) == 2
+    said = capsys.readouterr().err
+    assert "differs within graph 'a' ('even' and 'odd')" in said
+    assert "take --task node" in said
+    assert tango("train", *tables, "--target", "toxic", "--task", "graph", "--kind", "numbers",
+                 *quick) == 0  # fmt: skip
+    assert "2 labelled graphs, values (--kind numbers)" in capsys.readouterr().out
+    assert tango("predict", model, *tables[:3], "-o", out) == 0
+    assert [r["graph"] for r in csv.DictReader(out.open())] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "dtype", "says"),
+    [
+        ([1, 2, None, 1, 2], "", "i", "2 classes (2 different whole numbers; --kind numbers"),
+        ([1, 2, 3, None, 5], "", "f", "values (4 different whole numbers; --kind classes"),
+        ([1, 2, 3, None, 5], "classes", "i", "4 classes (--kind classes)"),
+        ([1, 2, None, 1, 2], "numbers", "f", "values (--kind numbers)"),
+        ([1, 2, 1, 2], "", "i", "2 classes (2 different whole numbers"),
+        (list(range(50)) * 2, "", "f", "values (50 different whole numbers"),
+        ([1.5, 2.5, 1.5], "", "f", "values (decimals)"),
+        ([1.5, 2.5, 1.5], "classes", "U", "2 classes (--kind classes)"),
+        (["1", "2", "1"], "", "U", "2 classes (text)"),
+        (["1", "2", None], "numbers", "f", "values (--kind numbers)"),
+        ([True, False, True], "", "b", "2 classes (booleans)"),
+    ],
+)
+def test_what_targets_are_taken_for(values, kind, dtype, says):
+    import pandas as pd
+
+    y = pd.Series(values).to_numpy()
+    known = ~pd.isna(pd.Series(values)).to_numpy()
+    found, told = targets_as(y, known, kind)
+    assert found.dtype.kind == dtype
+    assert told.startswith(says)
+    assert len(found) == len(values)
+
+
+def test_kinds_that_targets_cannot_be_are_refused(several, capsys):
+    with pytest.raises(ValueError, match="'many' in row 1"):
+        targets_as(np.array(["1", "many"]), np.array([True, True]), "numbers")
+    tables = [several / "e.csv", "--nodes", several / "n.csv", "--target", "label"]
+    assert tango("train", *tables, "--kind", "text", "-o", several / "m.safetensors") == 2
+    assert "--kind 'text': it must be classes or numbers" in capsys.readouterr().err
+    (several / "gap.csv").write_text((several / "n.csv").read_text().replace("a1,a,", "a1,,"))
+    assert tango("train", several / "e.csv", "--nodes", several / "gap.csv", "--target", "label",
+                 "--graph-column", "mol", "-o", several / "m.safetensors") == 2  # fmt: skip
+    assert "--graph-column 'mol' is empty at node row 1" in capsys.readouterr().err
 
 
 def test_edges_go_both_ways_once(tmp_path):

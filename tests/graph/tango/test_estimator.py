@@ -77,6 +77,51 @@ def test_scikit_learn_checks_what_it_can_without_tables():
         check_estimator(SklearnTango())
 
 
+@pytest.mark.parametrize(
+    "state", [None, 3, np.random.RandomState(3), np.random.default_rng(3)], ids=type
+)
+def test_random_states_of_every_kind_are_taken(state):
+    graph, labels = communities()
+    model = SklearnTango(4, 2, epochs=1, random_state=state).fit(graph, labels)
+    assert model.predict(graph).shape == (16,)
+    for bad in (-1, "seed", 2**40):
+        with pytest.raises(ValueError, match="random_state="):
+            SklearnTango(4, 2, epochs=1, random_state=bad).fit(graph, labels)
+
+
+def test_targets_held_as_objects_are_what_they_all_are():
+    graph, labels = communities()
+    plain = SklearnTango(4, 2, epochs=2).fit(graph, labels).predict_proba(graph)
+    held = SklearnTango(4, 2, epochs=2).fit(graph, labels.astype(object))
+    np.testing.assert_array_equal(held.predict_proba(graph), plain)
+    assert held.classes_.tolist() == ["left", "right"]
+    numbers = np.arange(16).astype(object) + 0.5
+    values = SklearnTango(4, 2, epochs=2).fit(graph, numbers)
+    assert values.predict(graph).dtype == float
+    gaps = labels.astype(object)
+    gaps[[0, 9]] = None
+    known = np.array([v is not None for v in gaps])
+    assert SklearnTango(4, 2, epochs=2).fit(graph, gaps, known).classes_.tolist() == [
+        "left",
+        "right",
+    ]
+    with pytest.raises(ValueError, match=r"NoneType \(row 0\), str \(row 1\)"):
+        SklearnTango(4, 2, epochs=2).fit(graph, gaps)
+
+
+def test_graphs_without_nodes_have_their_row():
+    graphs, means = rings_with_means(6)
+    empty = Graph(torch.empty(0, 2), torch.empty(2, 0, dtype=torch.long))
+    for pool in ("mean", "sum", "max"):
+        model = SklearnTango(4, 2, epochs=2, pool=pool).fit(graphs, means)
+        alone = model.predict(graphs)
+        found = model.predict([empty, *graphs[:3], empty, *graphs[3:], empty])
+        assert found.shape == (9,)
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found[[1, 2, 3, 5, 6, 7]], alone, rtol=1e-4, atol=1e-5)
+        assert found[0] == pytest.approx(found[8])
+
+
 def test_bad_input_is_told():
     graph, labels = communities()
     model = SklearnTango(4, 2, epochs=2)
@@ -98,6 +143,12 @@ def test_bad_input_is_told():
     broken.x[3] = torch.inf
     with pytest.raises(ValueError, match="not finite at node 3"):
         model.fit(broken, labels)
+    wide = Graph(torch.randn(4, 5), torch.empty(2, 0, dtype=torch.long))
+    with pytest.raises(ValueError, match="x of graph 1 has 5 channels, that of graph 0 has 3"):
+        model.fit([graph, wide], [0.5, 1.5])
+    flat = Graph(torch.randn(4), torch.empty(2, 0, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"x of graph 0 has the shape \(4,\)"):
+        model.fit(flat, labels[:4])
     model.fit(graph, labels)
     with pytest.raises(ValueError, match="give one graph"):
         model.predict([graph])

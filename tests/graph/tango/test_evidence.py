@@ -68,6 +68,34 @@ def test_settings_are_tuned_away_from_reported_seeds():
             assert set(tuning.grid(task, "ours")) == set(tuning.grid(task, "a-dgn"))
 
 
+def test_the_fold_that_chooses_settings_is_not_reported(tmp_path, monkeypatch):
+    chem = pytest.importorskip("rdkit.Chem")
+    from armillary.graph.tango import evidence_graphs
+
+    path = tmp_path / "train.sdf"
+    with chem.SDWriter(str(path)) as writer:
+        for n in range(1, 21):
+            molecule = chem.MolFromSmiles("C" * n)
+            molecule.SetProp("SOL", str(float(n)))
+            writer.write(molecule)
+    monkeypatch.setattr("armillary.corpora.external", lambda name: str(path))
+
+    def values(found) -> set[float]:
+        return {v for part in found for v in part.y.flatten().tolist()}
+
+    chosen = values(tuning.problem("molecules", tuning.SEEDS[0])[0].val)
+    assert len(chosen) == 4
+    tested: list[float] = []
+    for seed in range(evidence_graphs.MOLECULES.seeds["full"]):
+        work = evidence_graphs.molecules(Cell(Case("s", x={"molecules": 2000}), seed, "full"))
+        assert values(work.val) == chosen
+        assert not values(work.train) & (values(work.test) | chosen)
+        assert len(values(work.train)) == 12
+        tested += values(work.test)
+    assert len(tested) == len(set(tested)) == 16
+    assert not set(tested) & chosen
+
+
 def test_flow_measures_what_it_says():
     cell = Cell(Case("float32", x={"bits": 32}), 3, "smoke")
     work = evidence_flow.many_graphs(cell)

@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.graph.tango import Propagation, TangoConv
+from armillary.graph.tango import EnergyModule, LogCoshEnergy, Propagation, TangoConv
 from armillary.graph.tango.graphs import Graph, joined
+from armillary.graph.tango.stability import Motion
 
 
 def ring_edges(n: int) -> torch.Tensor:
@@ -170,10 +171,119 @@ def test_checkpointing_changes_neither_values_nor_gradients(ring):
         torch.testing.assert_close(b.grad, a.grad)
 
 
-def test_gradients_through_the_correction_are_right(ring):
+def test_gradients_through_the_correction_take_its_length_as_given(ring, monkeypatch):
+    """Autograd's gradient is that of the steps with each return's length frozen where it was."""
     conv = TangoConv(6, 2).double()
     x = ring.x.double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda v: conv(v, ring.edge_index), x, atol=1e-5)
+    lengths, find = [], Motion._length
+
+    def noted(self, ray, *rest):
+        k, end = find(self, ray, *rest)
+        lengths.append(k)
+        return k, end
+
+    monkeypatch.setattr(Motion, "_length", noted)
+    (found,) = torch.autograd.grad(conv(x, ring.edge_index).sin().sum(), x)
+    assert len(lengths) == 2
+    assert all(float(k) > 0 for k in lengths)
+
+    def frozen(v):
+        kept = iter(lengths)
+
+        def given(self, ray, *rest):
+            k = next(kept)
+            return k, ray.point(-k)
+
+        monkeypatch.setattr(Motion, "_length", given)
+        return conv(v, ring.edge_index).sin().sum()
+
+    with torch.no_grad():
+        for place in ((0, 0), (3, 2), (9, 5)):
+            shift = torch.zeros_like(x)
+            shift[place] = 1e-6
+            slope = float(frozen(x + shift) - frozen(x - shift)) / 2e-6
+            assert slope == pytest.approx(float(found[place]), rel=1e-6, abs=1e-9)
+
+
+def test_a_custom_energy_is_trained_through_the_correction(ring):
+    """What is compared without a gradient must not take it from what is descended."""
+    conv = TangoConv(6, 4, energy=Quartic())
+    out, trace = conv(ring.x, ring.edge_index, return_trace=True)
+    assert not trace.rising.any()
+    out.square().sum().backward()
+    grad = conv.steps[0].energy.weight.grad
+    assert grad is not None
+    assert float(grad.abs().min()) > 0
+
+
+class Quartic(EnergyModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(6))
+
+    def forward(self, x, operator, segments):
+        z = (x + operator @ x) * self.weight
+        return segments.sum(z.square() / 2 + z.pow(4) / 12)
+
+
+def test_an_abstract_energy_is_not_made():
+    with pytest.raises(TypeError, match="abstract"):
+        EnergyModule()
+
+
+def test_graphs_between_target_and_start_are_left_there(ring):
+    """Newton's repeats are for graphs above their start; the page says so."""
+    _, trace = TangoConv(6, 40).double()(ring.x.double(), ring.edge_index, return_trace=True)
+    alpha = 0.05
+    target = trace.energy[:-1] - 0.5 * alpha * trace.grad_norm**2 / 2
+    between = (trace.energy[1:] > target) & (trace.energy[1:] <= trace.energy[:-1])
+    assert between.any()
+    assert trace.repairs.halvings == 0
+
+
+def test_features_of_edges_that_nothing_reads_are_told_once(ring):
+    nn = pytest.importorskip("torch_geometric.nn")
+    attributes = torch.randn(20, 3)
+    for conv, name in ((TangoConv(6, 2), "gcn"), (TangoConv(6, 2, backbone="gin"), "GINConv")):
+        with pytest.warns(UserWarning, match=f"edge_attr is not used: the backbone {name}"):
+            conv(ring.x, ring.edge_index, attributes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            conv(ring.x, ring.edge_index, attributes)
+    reader = TangoConv(6, 2, backbone=nn.GATv2Conv(6, 6, edge_dim=3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first = reader(ring.x, ring.edge_index, attributes)
+    assert not torch.equal(first, reader(ring.x, ring.edge_index, -attributes))
+
+
+def test_clip_asks_for_norms_once_a_flow(ring, monkeypatch):
+    asked, power = [], Propagation._power
+    monkeypatch.setattr(
+        Propagation, "_power", lambda self, n: asked.append("operator") or power(self, n)
+    )
+    curvature = LogCoshEnergy.curvature
+    monkeypatch.setattr(
+        LogCoshEnergy, "curvature", lambda self, a: asked.append("weights") or curvature(self, a)
+    )
+    operator, conv = Propagation(ring.edge_index, 10), TangoConv(6, 5, stable="clip")
+    for _ in range(2):
+        conv(ring.x, operator)
+    assert sorted(asked) == ["operator", "weights", "weights"]
+    assert operator.T.norm() == operator.norm()
+    assert len(asked) == 3
+
+
+def test_graphs_without_nodes_at_the_end_are_in_the_trace(ring):
+    batch = torch.zeros(10, dtype=torch.long)
+    _, trace = TangoConv(6, 2)(
+        ring.x, ring.edge_index, batch=batch, num_graphs=3, return_trace=True
+    )
+    assert trace.energy.shape == (3, 3)
+    assert (trace.energy[:, 1:] == 0).all()
+    assert not trace.rising.any()
+    with pytest.raises(ValueError, match="num_graphs=1: batch names 2 graphs"):
+        TangoConv(6, 2)(ring.x, ring.edge_index, batch=batch + torch.arange(10) // 5, num_graphs=1)
 
 
 def test_steps_with_weights_of_their_own(ring):

@@ -60,6 +60,20 @@ def test_virtual_nodes_are_wired_as_pygs():
     assert both.virtual.shape == (8, 8)
 
 
+def test_a_shared_gps_layer_has_our_size_and_is_taken_again_and_again():
+    for depth in (4, 8, 16):
+        with torch.device("meta"):
+            ours = count(Network(make_core("ours", 32, depth), 7, 32, 5, "node"))
+        model = make_network("gps", 7, 5, depth, parameters=ours, task="node", share=True)
+        assert abs(count(model) / ours - 1) <= 0.12, depth
+    wiring = path()
+    core = make_core("gps", 4, 3, share=True).eval()
+    h = expected = torch.randn(4, 4)
+    for _ in range(3):
+        expected = core.layers[0](expected, wiring.operator.matrix, wiring.one_graph)
+    torch.testing.assert_close(core(h, wiring), expected)
+
+
 def path() -> Wiring:
     edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
     return Wiring(Graph(torch.randn(4, 3), edges))

@@ -14,6 +14,10 @@ from armillary.errors import require
 if TYPE_CHECKING:
     from armillary.graph.tango.files import Columns, Dataset
 
+#: Whole numbers are taken for classes if there are at most so many different ones, each on so many
+#: labelled rows on average.
+CLASSES, ROWS_A_CLASS = 20, 2
+
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 GraphFile = Annotated[
@@ -42,7 +46,13 @@ def train(
     out: Annotated[Path, typer.Option("-o", "--out", help="The model (.safetensors).")],
     nodes: Nodes = None,
     target: Annotated[str, typer.Option(help="Column or attribute that is learnt.")] = "",
-    task: Annotated[str, typer.Option(help="node or graph.")] = "node",
+    task: Annotated[
+        str, typer.Option(help="node (a target a node, of one graph or many) or graph.")
+    ] = "node",
+    kind: Annotated[
+        str,
+        typer.Option(help="What targets are: classes or numbers; empty: seen from the column."),
+    ] = "",
     node_id: Annotated[str, typer.Option("--id", help="Column of node names.")] = "id",
     graph_column: Annotated[str, typer.Option(help="Column of each node's graph.")] = "",
     features: Annotated[
@@ -59,7 +69,9 @@ def train(
 ) -> None:
     """Learn classes or values of nodes, or of whole graphs.
 
-    Nodes whose target is empty are predicted, and take part in the flow while training.
+    Nodes whose target is empty are predicted, and take part in the flow while training. Text and
+    booleans are classes, decimals are numbers; whole numbers (with gaps, too) are classes where at
+    most 20 different ones stand on two rows each on average. --kind says otherwise.
 
     Example: armillary tango train edges.csv --nodes nodes.csv --target label -o model.safetensors
     """
@@ -71,10 +83,12 @@ def train(
     _check_target(out, ".safetensors")
     if task not in ("node", "graph"):
         raise ValueError(f"--task {task!r}: it must be node or graph")
+    if kind not in ("", "classes", "numbers"):
+        raise ValueError(f"--kind {kind!r}: it must be classes or numbers")
     chosen = tuple(part.strip() for part in features.split(",") if part.strip())
-    columns = Columns(node_id, graph_column, target, chosen, directed)
+    columns = Columns(node_id, graph_column, target, chosen, directed, task)
     data = _read(graph, nodes, columns)
-    y, known = _labels(data, task, target)
+    y, known, what = _labels(data, task, target, kind)
     model = SklearnTango(
         hidden, layers, epochs=epochs, lr=lr, dropout=dropout, backbone=backbone, random_state=seed
     )
@@ -92,7 +106,6 @@ def train(
         "directed": directed,
     }  # fmt: skip
     save_model(model, out, note)
-    what = f"{len(model.classes_)} classes" if model._has_classes else "values"
     output.console().print(
         f"{int(known.sum())} labelled {task}s, {what}, {len(data.features)} features, "
         f"{model.n_epochs_} epochs -> {out}"
@@ -120,7 +133,8 @@ def predict(
         names, found = data.nodes, estimator.predict(data.graph)
     else:
         graphs = data.graphs
-        names, found = [str(i) for i in range(len(graphs))], estimator.predict(graphs)
+        names = data.names or [str(i) for i in range(len(graphs))]
+        found = estimator.predict(graphs)
     rows = [[name, value] for name, value in zip(names, found.tolist(), strict=True)]
     if out.suffix.lower() == ".csv":
         output.write_csv(out, [estimator.task_, "predicted"], rows)
@@ -199,8 +213,8 @@ def _need_extra() -> None:
         require(module, what="tango", extra="graph")
 
 
-def _labels(data: Dataset, task: str, target: str) -> tuple[Any, Any]:
-    """Targets, and which of them are known."""
+def _labels(data: Dataset, task: str, target: str, kind: str) -> tuple[Any, Any, str]:
+    """Targets, which of them are known, and what they are taken for."""
     import numpy as np
     import pandas as pd
 
@@ -214,21 +228,71 @@ def _labels(data: Dataset, task: str, target: str) -> tuple[Any, Any]:
             f"--task {task}: there are {rows} {task}s and {len(data.targets)} targets; "
             "--task graph needs --graph-column, a batch in the file, or a list of graphs"
         )
-    known = ~np.asarray(pd.isna(pd.Series(data.targets)))
-    y = data.targets
-    if y.dtype.kind == "f":
-        # A column of whole numbers with gaps is read as floats: its labels are classes.
-        whole = y[known]
-        if not known.all() and np.isfinite(whole).all() and (whole == np.round(whole)).all():
-            y = np.where(known, y, 0).astype(np.int64)
-    elif y.dtype.kind == "O":
-        y = np.array([str(v) if k else "" for v, k in zip(y, known, strict=True)])
+    known = ~np.asarray(pd.isna(pd.DataFrame(data.targets))).any(axis=1)
+    if not known.any():
+        raise ValueError(f"no {task} has a target: there is nothing to learn from")
+    y, what = targets_as(data.targets, known, kind)
     if y.dtype.kind != "f" and len(np.unique(y[known])) == 1:
         raise ValueError(
             f"every labelled {task} is of the class {y[known][0]!r}: nothing tells classes apart, "
             "two are needed at least"
         )
-    return y, known
+    return y, known, what
+
+
+def targets_as(y: Any, known: Any, kind: str) -> tuple[Any, str]:
+    """Targets as classes (integers, text) or as numbers (floats), and a word on why.
+
+    Args:
+        y: (rows,) or (rows, targets) as a file holds them.
+        known: (rows,) booleans.
+        kind: ``classes``, ``numbers``, or empty: text and booleans are classes, decimals numbers,
+            whole numbers classes if at most ``CLASSES`` different ones stand on ``ROWS_A_CLASS``
+            rows each on average.
+
+    Raises:
+        ValueError: the targets cannot be what ``kind`` says.
+    """
+    import numpy as np
+
+    text = y.dtype.kind not in "iufb"
+    whole = y.dtype.kind in "iub"
+    if y.dtype.kind == "f" and not known.all():  # gaps turn whole numbers into floats
+        whole = bool(np.isfinite(y[known]).all() and (y[known] == np.round(y[known])).all())
+    different = len(np.unique(y[known].astype(str) if text else y[known]))
+    few = different <= CLASSES and different * ROWS_A_CLASS <= int(known.sum())
+    seems = "classes" if text or y.dtype.kind == "b" or (whole and few) else "numbers"
+    chosen, why = kind or seems, f"--kind {kind}"
+    if not kind:
+        why = "text" if text else "booleans" if y.dtype.kind == "b" else "decimals"
+        if whole and y.dtype.kind != "b":
+            other = "numbers" if seems == "classes" else "classes"
+            why = f"{different} different whole numbers; --kind {other} takes them otherwise"
+    if chosen == "numbers":
+        return _as_numbers(y, known), f"values ({why})"
+    if y.ndim > 1:
+        raise ValueError(f"--kind classes: targets have {y.shape[1]} columns, classes need one")
+    if whole:
+        found = np.where(known, y, 0).astype(y.dtype if y.dtype.kind in "iub" else np.int64)
+    else:
+        found = np.array([str(v) if k else "" for v, k in zip(y, known, strict=True)])
+    return found, f"{different} classes ({why})"
+
+
+def _as_numbers(y: Any, known: Any) -> Any:
+    """Targets as floats, NaN where unknown."""
+    import numpy as np
+
+    found = np.full(y.shape, np.nan)
+    for row in np.flatnonzero(known):
+        try:
+            found[row] = y[row].astype(float) if y.ndim > 1 else float(y[row])
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"--kind numbers: the target {str(y[row])!r} in row {row} (counted from 0) is no "
+                "number"
+            ) from None
+    return found
 
 
 def _read(graph: Path, nodes: Path | None, columns: Columns) -> Dataset:

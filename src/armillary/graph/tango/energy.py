@@ -7,10 +7,11 @@ Legend of shapes: N nodes, G graphs, c channels; H (N, c) features, V (G,) energ
 
 from __future__ import annotations
 
+import abc
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,12 +19,15 @@ from torch.overrides import TorchFunctionMode
 
 from armillary.graph.tango.operators import Propagation, Segments
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 
 class EnergyNotDifferentiable(TypeError):
     """An energy has no gradient with respect to the features; the message names the operation."""
 
 
-class Point:
+class Point(abc.ABC):
     """Features with their energy and its gradient, each computed when first asked for."""
 
     def __init__(self, x: Tensor, operator: Propagation, segments: Segments) -> None:
@@ -37,24 +41,32 @@ class Point:
     @functools.cached_property
     def energy(self) -> Tensor:
         """V(H), (G,)."""
-        raise NotImplementedError
+        return self._find_energy()
 
     @functools.cached_property
     def gradient(self) -> Tensor:
         """∇V(H), (N, c)."""
-        raise NotImplementedError
+        return self._find_gradient()
+
+    @abc.abstractmethod
+    def _find_energy(self) -> Tensor:
+        """V(H), (G,); asked for once."""
+
+    @abc.abstractmethod
+    def _find_gradient(self) -> Tensor:
+        """∇V(H), (N, c); asked for once."""
 
     @functools.cached_property
     def squared(self) -> Tensor:
         """‖∇V‖², (G,)."""
         return self.segments.dot(self.gradient, self.gradient)
 
-    def ray(self, direction: Tensor) -> Ray:
+    @abc.abstractmethod
+    def ray(self, direction: Float[Tensor, "N c"]) -> Ray:
         """The points from here along a direction, (N, c)."""
-        raise NotImplementedError
 
 
-class Ray:
+class Ray(abc.ABC):
     """Points H + kD, with one k for each graph."""
 
     def __init__(self, start: Point, direction: Tensor) -> None:
@@ -64,27 +76,30 @@ class Ray:
         spread = self.start.segments.spread(k).to(self.direction.dtype)
         return torch.addcmul(self.start.x, spread, self.direction)
 
-    def point(self, k: Tensor) -> Point:
+    @abc.abstractmethod
+    def point(self, k: Float[Tensor, " G"]) -> Point:
         """The point at k, (G,)."""
-        raise NotImplementedError
 
-    def slope(self, point: Point) -> Tensor:
+    def slope(self, point: Point) -> Float[Tensor, " G"]:
         """dV/dk at a point of the ray, (G,)."""
         return point.segments.dot(point.gradient, self.direction)
 
-    def curvature(self) -> Tensor | None:
+    def curvature(self) -> Float[Tensor, " G"] | None:
         """d²V/dk² at the start, (G,), where it is cheap to have."""
         return None
 
 
-class EnergyModule(torch.nn.Module):
+class EnergyModule(torch.nn.Module, abc.ABC):
     """An energy of your own: give ``forward``; its gradient is taken by autograd.
 
     The gradient is itself differentiated in training, so that every operation must be twice
     differentiable. Two to three times slower than the closed form.
     """
 
-    def forward(self, x: Tensor, operator: Propagation, segments: Segments) -> Tensor:
+    @abc.abstractmethod
+    def forward(
+        self, x: Float[Tensor, "N c"], operator: Propagation, segments: Segments
+    ) -> Float[Tensor, " G"]:
         """The energy of each graph.
 
         Args:
@@ -95,19 +110,18 @@ class EnergyModule(torch.nn.Module):
         Returns:
             (G,) energies; graph g's may depend on graph g's nodes only.
         """
-        raise NotImplementedError("an EnergyModule gives forward(x, operator, segments)")
 
-    def curvature(self, operator: Propagation) -> Tensor | None:
+    def curvature(self, operator: Propagation) -> Float[Tensor, ""] | None:
         """An upper bound on ‖∇²V‖₂, or None where none is known (then not for ``clip``)."""
         return None
 
-    def at(self, x: Tensor, operator: Propagation, segments: Segments) -> Point:
+    def at(self, x: Float[Tensor, "N c"], operator: Propagation, segments: Segments) -> Point:
         """The point x of the energy."""
         return _AutogradPoint(self, x, operator, segments)
 
     def differentiate(
-        self, x: Tensor, operator: Propagation, segments: Segments
-    ) -> tuple[Tensor, Callable[[], Tensor]]:
+        self, x: Float[Tensor, "N c"], operator: Propagation, segments: Segments
+    ) -> tuple[Float[Tensor, " G"], Callable[[], Float[Tensor, "N c"]]]:
         """(G,) energies and what gives their gradient, (N, c)."""
         training = torch.is_grad_enabled()
         with torch.enable_grad():
@@ -154,12 +168,10 @@ class _AutogradPoint(Point):
     def _found(self) -> tuple[Tensor, Callable[[], Tensor]]:
         return self.module.differentiate(self.x, self.operator, self.segments)
 
-    @functools.cached_property
-    def energy(self) -> Tensor:
+    def _find_energy(self) -> Tensor:
         return self._found[0]
 
-    @functools.cached_property
-    def gradient(self) -> Tensor:
+    def _find_gradient(self) -> Tensor:
         return self._found[1]()
 
     def ray(self, direction: Tensor) -> Ray:
@@ -215,20 +227,27 @@ class LogCoshEnergy(torch.nn.Module):
         torch.nn.init.uniform_(self.weight_neighbour, -bound, bound)
         torch.nn.init.zeros_(self.bias)
 
-    def at(self, x: Tensor, operator: Propagation, segments: Segments) -> Point:
+    def at(self, x: Float[Tensor, "N c"], operator: Propagation, segments: Segments) -> Point:
         """The point x of the energy."""
         return _LogCoshPoint(self, x, operator, segments)
 
-    def linear(self, x: Tensor, neighbours: Tensor, bias: Tensor | None = None) -> Tensor:
+    def linear(
+        self,
+        x: Float[Tensor, "N c"],
+        neighbours: Float[Tensor, "N c"],
+        bias: Float[Tensor, " c"] | None = None,
+    ) -> Float[Tensor, "N c"]:
         """H W_s + (ÂH) W_n + 1bᵀ, (N, c)."""
         own = x @ self.weight_self if bias is None else torch.addmm(bias, x, self.weight_self)
         return _plus_product(own, neighbours, self.weight_neighbour)
 
-    def forward(self, x: Tensor, operator: Propagation, segments: Segments) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "N c"], operator: Propagation, segments: Segments
+    ) -> Float[Tensor, " G"]:
         """(G,) energies."""
         return self.at(x, operator, segments).energy
 
-    def curvature(self, operator: Propagation) -> Tensor:
+    def curvature(self, operator: Propagation) -> Float[Tensor, ""]:
         """Λ = (‖W_s‖₂ + ‖Â‖₂ ‖W_n‖₂)² + ρ, which bounds ‖∇²V‖₂ since 0 < tanh' <= 1."""
         with torch.no_grad():
             own, neighbour = (
@@ -258,15 +277,13 @@ class _LogCoshPoint(Point):
     def s(self) -> Tensor:
         return torch.tanh(self.z)
 
-    @functools.cached_property
-    def energy(self) -> Tensor:
+    def _find_energy(self) -> Tensor:
         z, s = (a.float() if a.element_size() < 4 else a for a in (self.z, self.s))
         level = self.segments.sum(_LogCoshRows.apply(z, s))  # pyright: ignore
         rho = self.module.rho
         return level + rho / 2 * self.segments.dot(self.x, self.x) if rho else level
 
-    @functools.cached_property
-    def gradient(self) -> Tensor:
+    def _find_gradient(self) -> Tensor:
         module, s = self.module, self.s
         behind = (self.operator.T @ s).to(s.dtype)  # Âᵀ(S W_nᵀ) = (ÂᵀS) W_nᵀ
         own = torch.addmm(self.x, s, module.weight_self.T, beta=module.rho)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -21,8 +22,9 @@ from armillary.graph.tango.training import Schedule, train
 class SklearnTango(BaseEstimator):
     """Classes or values of nodes (one graph) or of graphs (a sequence of them).
 
-    Integer, boolean and text targets are classes, floating-point ones values. Features are scaled
-    to mean 0 and deviation 1 by the training graphs, values of targets too.
+    Integer, boolean and text targets are classes, floating-point ones values; a column of Python
+    objects is taken for what all of its labelled entries are. Features are scaled to mean 0 and
+    deviation 1 by the training graphs, values of targets too.
 
     Args:
         hidden_channels: c.
@@ -35,7 +37,8 @@ class SklearnTango(BaseEstimator):
         batch_size: graphs at a time.
         validation_fraction: share of labelled rows that chooses the epoch; 0: the last epoch.
         backbone, stable, step, alpha, beta, rho, share_weights: settings of `TangoConv`.
-        random_state: seed of weights, order and split.
+        random_state: seed of weights, order and split; None: a new one at each fit; a NumPy
+            ``RandomState`` or ``Generator``: one drawn from it.
 
     Attributes:
         model_: the trained `Tango`.
@@ -50,7 +53,8 @@ class SklearnTango(BaseEstimator):
         epochs: int = 100, lr: float = 5e-3, weight_decay: float = 0.0, dropout: float = 0.0,
         batch_size: int = 64, validation_fraction: float = 0.1, backbone: Any = "gcn",
         stable: str = "correct", step: float = 0.5, alpha: float = 0.05, beta: float = 1.0,
-        rho: float = 1e-3, share_weights: bool = True, random_state: int = 0,
+        rho: float = 1e-3, share_weights: bool = True,
+        random_state: int | np.random.RandomState | np.random.Generator | None = 0,
     ) -> None:  # fmt: skip
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
@@ -93,17 +97,21 @@ class SklearnTango(BaseEstimator):
         found = [Graph.of(g) for g in (graphs if many else [graphs])]
         if not found:
             raise ValueError("no graphs were given: give at least one")
+        _check_widths(found)
         targets = self._targets(found, y, many)
         rows = np.arange(len(targets))
         if mask is not None:
             rows = rows[_checked_mask(mask, len(targets), many)]
         if not len(rows):
             raise ValueError("no row is labelled: mask leaves nothing to learn from")
+        if targets.dtype == object:
+            targets = _typed(targets, rows)
+        self._seed = _drawn_seed(self.random_state)
         answers = self._learn_scale(found, targets, rows)
         self.task_ = "graph" if many else "node"
         outputs = len(self.classes_) if self._has_classes else answers.shape[1]
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.random_state)
+            torch.manual_seed(self._seed)
             self.model_ = Tango(
                 self.n_features_in_, self.hidden_channels, self.num_layers, outputs,
                 "graph" if many else "node", self.pool, dropout=self.dropout,
@@ -143,8 +151,9 @@ class SklearnTango(BaseEstimator):
         scaled = [self._scaled(g) for g in found]
         one = scaled[0] if len(scaled) == 1 else joined(scaled)
         return self.model_.trace(
-            one.x, one.edge_index, one.edge_attr, one.batch, edge_weight=one.edge_weight
-        )
+            one.x, one.edge_index, one.edge_attr, one.batch,
+            edge_weight=one.edge_weight, num_graphs=one.num_graphs,
+        )  # fmt: skip
 
     # ---- inside --------------------------------------------------------------------------------
 
@@ -197,7 +206,8 @@ class SklearnTango(BaseEstimator):
             if not self._flat:
                 raise ValueError("y holds classes in several columns: give one column")
             self.classes_ = np.unique(targets[rows])
-            places = np.searchsorted(self.classes_, targets).clip(max=len(self.classes_) - 1)
+            places = np.zeros(len(targets), dtype=np.int64)
+            places[rows] = np.searchsorted(self.classes_, targets[rows])
             return torch.from_numpy(places)
         values = targets.reshape(len(targets), -1).astype(float)
         if not np.isfinite(values[rows]).all():
@@ -213,11 +223,12 @@ class SklearnTango(BaseEstimator):
                 f"{self.n_features_in_}: give the same features"
             )
         x = ((graph.x.double() - self._x_mean) / self._x_scale).float()
-        return Graph(x, graph.edge_index, None, graph.edge_attr, graph.edge_weight, graph.batch)
+        return Graph(x, graph.edge_index, None, graph.edge_attr, graph.edge_weight, graph.batch,
+                     graph.num_graphs)  # fmt: skip
 
     def _split(self, rows: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
         """Labelled rows for training and for choosing the epoch."""
-        order = torch.from_numpy(np.random.default_rng(self.random_state).permutation(rows))
+        order = torch.from_numpy(np.random.default_rng(self._seed).permutation(rows))
         held = round(self.validation_fraction * len(order))
         if len(order) - held < 1:
             held = 0
@@ -259,7 +270,7 @@ class SklearnTango(BaseEstimator):
     ) -> int:  # fmt: skip
         train_rows, held = self._split(rows)
         chosen = [graphs[i] for i in train_rows]
-        generator = torch.Generator().manual_seed(self.random_state)
+        generator = torch.Generator().manual_seed(self._seed)
 
         def losses() -> Iterator[Tensor]:
             for batch, part in batches(chosen, self.batch_size, generator):
@@ -300,13 +311,68 @@ class SklearnTango(BaseEstimator):
 
 def _run(model: Tango, graph: Graph) -> Tensor:
     return model(
-        graph.x, graph.edge_index, graph.edge_attr, graph.batch, edge_weight=graph.edge_weight
-    )
+        graph.x, graph.edge_index, graph.edge_attr, graph.batch,
+        edge_weight=graph.edge_weight, num_graphs=graph.num_graphs,
+    )  # fmt: skip
 
 
 def _is_sequence(graphs: Any) -> bool:
     return isinstance(graphs, Sequence) or (
         isinstance(graphs, np.ndarray) and graphs.dtype == object
+    )
+
+
+def _drawn_seed(random_state: Any) -> int:
+    """A seed, by scikit-learn's meaning of ``random_state``."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    if isinstance(random_state, (int, np.integer)) and 0 <= random_state < 2**32:
+        return int(random_state)
+    raise ValueError(
+        f"random_state={random_state!r}: it must be None, an integer from 0 to 2**32 - 1, or a "
+        "NumPy RandomState or Generator"
+    )
+
+
+def _check_widths(graphs: list[Graph]) -> None:
+    """All graphs need the same channels."""
+    for i, graph in enumerate(graphs):
+        if graph.x.ndim != 2:
+            raise ValueError(
+                f"x of graph {i} has the shape {tuple(graph.x.shape)}; it must be (nodes, channels)"
+            )
+        if graph.x.shape[1] != graphs[0].x.shape[1]:
+            raise ValueError(
+                f"x of graph {i} has {graph.x.shape[1]} channels, that of graph 0 has "
+                f"{graphs[0].x.shape[1]}: all graphs need the same features"
+            )
+
+
+def _typed(targets: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    """Targets held as Python objects, as text, booleans, integers or floating-point numbers.
+
+    Rows that are not labelled may hold anything, None as well; they get a place holder.
+    """
+    if targets.ndim != 1:
+        raise ValueError(f"y holds Python objects in {targets.shape[1]} columns: give numbers")
+    kinds = (
+        ("text", str, str, ""),
+        ("booleans", (bool, np.bool_), bool, False),
+        ("integers", (int, np.integer), int, 0),
+        ("numbers", (int, float, np.integer, np.floating), float, 0.0),
+    )
+    for _, accepted, dtype, filler in kinds:
+        if all(isinstance(targets[i], accepted) for i in rows):
+            held = set(rows.tolist())
+            return np.array([targets[i] if i in held else filler for i in range(len(targets))],
+                            dtype=dtype)  # fmt: skip
+    first = {type(targets[i]).__name__: int(i) for i in reversed(rows)}
+    told = ", ".join(f"{name} (row {i})" for name, i in sorted(first.items(), key=lambda p: p[1]))
+    raise ValueError(
+        f"y mixes or holds what is no target: {told}; give all text, all booleans or all numbers, "
+        "and mask what is unknown"
     )
 
 

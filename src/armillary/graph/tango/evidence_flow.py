@@ -113,10 +113,11 @@ FLOW = Experiment(
         ),
         Claim(
             id="descent-lowers-energy",
-            statement="Descent is what lowers the energy: with α = 0 it falls by less.",
+            statement="Descent is what lowers the energy: over 200 steps it falls by at least a "
+            "tenth of its start more than with α = 0.",
             paper="Has the gradient component as the part that makes the flow stable.",
             conditions=(
-                Condition(Stat("fall", over=("no-descent",), form="difference"), at_least=0.0),
+                Condition(Stat("fall", over=("no-descent",), form="difference"), at_least=0.1),
             ),
         ),
     ),

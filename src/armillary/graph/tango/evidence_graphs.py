@@ -35,7 +35,7 @@ RIVALS = (
 )  # fmt: skip
 VIRTUAL = ("gcn-virtual-node", "gin-virtual-node")
 WANTED = ("eccentricity", "sssp", "diameter")
-EPOCHS = {"smoke": 1, "quick": 30, "full": 50, "long": 200}
+EPOCHS = {"smoke": 1, "quick": 30, "full": 40, "long": 200}
 BATCH = 50
 
 
@@ -103,7 +103,7 @@ PROPERTIES = Experiment(
             conditions=(Condition(Stat("log_mse", over=VIRTUAL, form="difference"), at_most=0.0),),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 5},
+    seeds={"smoke": 1, "quick": 3, "full": 3, "long": 5},
     packages=("torch", "torch-geometric", "networkx"),
 )
 
@@ -111,11 +111,13 @@ PROPERTIES = Experiment(
 # ---- E3: molecules -----------------------------------------------------------------------------
 
 FOLDS = 5
+#: The fold that chooses settings and epochs, and is never reported; the others are test folds.
+CHOOSING = 1
 MOLECULE_RIVALS = (
     "gcn-residual", "gcn-virtual-node", "gin-residual", "gin-virtual-node", "gatv2", "gcn2", "gps",
     "a-dgn",
 )  # fmt: skip
-MOLECULE_EPOCHS = {"smoke": 1, "quick": 10, "full": 40, "long": 150}
+MOLECULE_EPOCHS = {"smoke": 1, "quick": 10, "full": 30, "long": 150}
 MOLECULE_NEEDS = (
     *NEEDS,
     Need("extra", "rdkit", "pip install 'armillary[graph-peers]'"),
@@ -124,7 +126,10 @@ MOLECULE_NEEDS = (
 
 
 def molecules(cell: Cell) -> Problem:
-    """One fold for testing, the next for validation, three for training; the split is fixed."""
+    """One fold for testing, one for validation, three for training; the split is fixed.
+
+    The fold for validation is the same for all seeds, and the one that settings were tuned on.
+    """
     import numpy as np
 
     from armillary.corpora import external
@@ -134,11 +139,11 @@ def molecules(cell: Cell) -> Problem:
     limit = int(cell.case.x["molecules"])
     graphs = [graphs[i] for i in np.random.default_rng(0).permutation(len(graphs))[:limit]]
     folds = [graphs[i::FOLDS] for i in range(FOLDS)]
-    test = cell.seed % FOLDS
-    val = (test + 1) % FOLDS
-    train = [g for i, fold in enumerate(folds) if i not in (test, val) for g in fold]
+    reported = [i for i in range(FOLDS) if i != CHOOSING]
+    test = reported[cell.seed % len(reported)]
+    train = [g for i, fold in enumerate(folds) if i not in (test, CHOOSING) for g in fold]
     return Problem(
-        parts(train, BATCH), parts(folds[val], BATCH), parts(folds[test], BATCH),
+        parts(train, BATCH), parts(folds[CHOOSING], BATCH), parts(folds[test], BATCH),
         FEATURES, 1, "graph", classes=False,
     )  # fmt: skip
 
@@ -158,7 +163,7 @@ def _molecules(limit: int) -> list[Case]:
 
 MOLECULES = Experiment(
     id="molecules",
-    title="Aqueous solubility of 1025 molecules, five folds",
+    title="Aqueous solubility of 1025 molecules, four folds of five",
     cases={
         "smoke": _molecules(30),
         "quick": [],
@@ -171,7 +176,7 @@ MOLECULES = Experiment(
     claims=(
         Claim(
             id="solubility",
-            statement="Over five folds the error of predicted solubility is not above that of any "
+            statement="Over four folds the error of predicted solubility is not above that of any "
             "rival.",
             paper="Has no such data set.",
             conditions=(
@@ -181,6 +186,6 @@ MOLECULES = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 5, "full": 5, "long": 5},
+    seeds={"smoke": 1, "quick": 4, "full": 4, "long": 4},
     packages=("torch", "torch-geometric", "rdkit"),
 )

@@ -66,6 +66,7 @@ class Course:
     patience: int = 0
     every: int = 1
     enough: float = -1.0
+    memory: float = 0.999
 
 
 def parts(graphs: Sequence[Graph], size: int) -> list[Part]:
@@ -119,7 +120,7 @@ def fitted(
         losses,
         Schedule(
             course.epochs, setting.lr, course.weight_decay, patience=course.patience,
-            every=course.every, enough=course.enough,
+            every=course.every, enough=course.enough, memory=course.memory,
         ),
         lambda: loss_of(model, problem.val, problem.classes),
     )  # fmt: skip

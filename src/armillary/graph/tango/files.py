@@ -31,13 +31,15 @@ class Dataset:
         graph: all graphs joined; its y is not used.
         nodes: (N,) names of the nodes.
         features: (d,) names of the channels.
-        targets: (N,) or (G,) values or labels, None where unknown; or None.
+        targets: (N,) or (G,) values or labels, None or NaN where unknown; or None.
+        names: (G,) names of the graphs; empty: their numbers.
     """
 
     graph: Graph
     nodes: list[str]
     features: list[str]
     targets: NDArray[Any] | None
+    names: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def graphs(self) -> list[Graph]:
@@ -45,8 +47,11 @@ class Dataset:
         batch, whole = self.graph.batch, self.graph
         if batch is None:
             return [whole]
+        count = whole.num_graphs
+        if count is None:
+            count = int(batch.max()) + 1 if len(batch) else 0
         found = []
-        for g in range(int(batch.max()) + 1):
+        for g in range(count):
             nodes = (batch == g).nonzero().flatten()
             place = torch.full((whole.num_nodes,), -1)
             place[nodes] = torch.arange(len(nodes))
@@ -69,6 +74,8 @@ class Columns:
         features: channels; empty: every numeric column that is left, or, if there is none, a
             constant and the degree.
         directed: whether edges go one way only.
+        task: ``node`` (a target for each node, also where there are many graphs) or ``graph`` (one
+            for each graph, on its nodes).
     """
 
     node: str = "id"
@@ -76,6 +83,7 @@ class Columns:
     target: str = ""
     features: tuple[str, ...] = ()
     directed: bool = False
+    task: str = "node"
 
 
 def read(path: Path, nodes: Path | None, columns: Columns) -> Dataset:
@@ -184,9 +192,9 @@ def _from_table(
             )
     if not columns.directed:
         ends, weight = _both_ways(ends, weight, len(names))
-    batch = None
+    batch, graphs = None, []
     if columns.graph:
-        codes, _ = _codes(table[columns.graph])
+        codes, graphs = _codes(table[columns.graph], columns.graph)
         batch = torch.from_numpy(codes)
         if bool((batch[ends[0]] != batch[ends[1]]).any()):
             raise ValueError("an edge joins nodes of two graphs: check --graph-column")
@@ -194,10 +202,10 @@ def _from_table(
     targets = None
     if columns.target:
         targets = table[columns.target].to_numpy()
-    graph = Graph(x, ends, edge_weight=weight, batch=batch)
-    if batch is not None and targets is not None:
-        targets = _of_graphs(targets, batch.numpy(), columns.target)
-    return Dataset(graph, names, features, targets)
+    graph = Graph(x, ends, edge_weight=weight, batch=batch, num_graphs=len(graphs) or None)
+    if batch is not None and targets is not None and columns.task == "graph":
+        targets = _of_graphs(targets, batch.numpy(), graphs, columns.target)
+    return Dataset(graph, names, features, targets, graphs)
 
 
 def _both_ways(
@@ -210,24 +218,41 @@ def _both_ways(
     return both, None if weight is None else torch.cat([weight, weight[lacking]])
 
 
-def _codes(column: Any) -> tuple[NDArray[np.int64], list[str]]:
+def _codes(column: Any, name: str) -> tuple[NDArray[np.int64], list[str]]:
+    """(N,) number of each node's graph, in the order of their first nodes, and their names."""
+    lacking = np.flatnonzero(column.isna())
+    if len(lacking):
+        raise ValueError(
+            f"--graph-column {name!r} is empty at node row {lacking[0]} (counted from 0): every "
+            "node belongs to a graph"
+        )
     order: dict[str, int] = {}
     codes = [order.setdefault(str(value), len(order)) for value in column]
     return np.array(codes, dtype=np.int64), list(order)
 
 
-def _of_graphs(targets: NDArray[Any], batch: NDArray[np.int64], name: str) -> NDArray[Any]:
-    """(G,) the one target that all nodes of a graph share."""
-    found = []
-    for g in range(int(batch.max()) + 1):
-        values = set(targets[batch == g].tolist())
-        if len(values) > 1:
+def _of_graphs(
+    targets: NDArray[Any], batch: NDArray[np.int64], graphs: list[str], name: str
+) -> NDArray[Any]:
+    """(G,) the one target that the nodes of a graph share; unknown where none of them has one."""
+    pandas = require("pandas", what="tango", extra="graph")
+    known = ~np.asarray(pandas.isna(pandas.Series(targets)))
+    first = np.full(len(graphs), -1)
+    for node in np.flatnonzero(known):
+        g = batch[node]
+        if first[g] < 0:
+            first[g] = node
+        elif targets[first[g]] != targets[node]:
             raise ValueError(
-                f"--target {name!r} differs within graph {g} (counted from 0): for --task graph "
-                "all nodes of a graph carry its target"
+                f"--target {name!r} differs within graph {graphs[g]!r} ({targets[first[g]]!r} and "
+                f"{targets[node]!r}): for --task graph all nodes of a graph carry its target; for "
+                "targets of nodes take --task node"
             )
-        found.append(values.pop())
-    return np.array(found)
+    if (first >= 0).all():
+        return targets[first]
+    empty = np.nan if targets.dtype.kind in "iuf" else None
+    found = np.array([empty if i < 0 else targets[i] for i in first], dtype=object)
+    return found.astype(float) if targets.dtype.kind in "iuf" else found
 
 
 def _features(
@@ -264,11 +289,11 @@ def _arrays(path: Path) -> Dataset:
             f"{', '.join(held) or 'nothing'}"
         )
     optional = {
-        name: torch.from_numpy(held[name]) if name in held else None
-        for name in ("batch", "edge_weight")
+        name: torch.from_numpy(held[name].astype(dtype)) if name in held else None
+        for name, dtype in (("batch", np.int64), ("edge_weight", np.float32))
     }
     x = torch.from_numpy(held["x"].astype(np.float32))
-    graph = Graph(x, torch.from_numpy(held["edge_index"].astype(np.int64)), **optional)
+    graph = Graph(x, torch.from_numpy(held["edge_index"].astype(np.int64)), **optional)  # pyright: ignore
     return _numbered(graph, held.get("y"))
 
 
@@ -311,4 +336,4 @@ def _numbered(graph: Graph, targets: NDArray[Any] | None) -> Dataset:
     nodes = [str(i) for i in range(graph.num_nodes)]
     features = [f"x{i}" for i in range(graph.x.shape[1])]
     return Dataset(Graph(graph.x.float(), graph.edge_index, None, None, graph.edge_weight,
-                         graph.batch), nodes, features, targets)  # fmt: skip
+                         graph.batch, graph.num_graphs), nodes, features, targets)  # fmt: skip

@@ -14,16 +14,19 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from typing import Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from armillary.graph.tango.backbones import Convolution, make_backbone
+from armillary.graph.tango.backbones import Convolution, Foreign, make_backbone
 from armillary.graph.tango.energy import EnergyModule, LogCoshEnergy, Point
 from armillary.graph.tango.operators import Propagation, Segments
 from armillary.graph.tango.stability import Motion, Repairs, clipped, corrected, risen
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int64, Shaped
 
 Stable = Literal["correct", "clip", "none"]
 Projection = Literal["graph", "node", "none"]
@@ -43,12 +46,12 @@ class FlowTrace(NamedTuple):
         repairs: graphs that needed more Newton steps, a halved h, or pure descent.
     """
 
-    energy: Tensor
-    change: Tensor
-    rising: Tensor
-    grad_norm: Tensor
-    tangent_norm: Tensor
-    cosine: Tensor
+    energy: Float[Tensor, "L+1 G"]
+    change: Float[Tensor, "L G"]
+    rising: Bool[Tensor, "L G"]
+    grad_norm: Float[Tensor, "L G"]
+    tangent_norm: Float[Tensor, "L G"]
+    cosine: Float[Tensor, "L G"]
     repairs: Repairs
 
 
@@ -148,6 +151,7 @@ class TangoConv(torch.nn.Module):
         self.stable, self.projection, self.share_weights = stable, projection, share_weights
         self.checkpointing = checkpointing
         self.dropout = torch.nn.Dropout(dropout)
+        self._warned = False  # of features of edges that no backbone reads
         made = 1 if share_weights else num_steps
         self.steps = torch.nn.ModuleList(
             Step(_energy(energy, channels, rho), _own(backbone, channels), alpha, beta)
@@ -164,36 +168,40 @@ class TangoConv(torch.nn.Module):
     def forward(
         self, x: Tensor, edge_index: Tensor | Propagation, edge_attr: Tensor | None = ...,
         batch: Tensor | None = ..., return_trace: Literal[False] = ..., *,
-        edge_weight: Tensor | None = ...,
+        edge_weight: Tensor | None = ..., num_graphs: int | None = ...,
     ) -> Tensor: ...  # fmt: skip
 
     @overload
     def forward(
         self, x: Tensor, edge_index: Tensor | Propagation, edge_attr: Tensor | None = ...,
         batch: Tensor | None = ..., *, return_trace: Literal[True],
-        edge_weight: Tensor | None = ...,
+        edge_weight: Tensor | None = ..., num_graphs: int | None = ...,
     ) -> tuple[Tensor, FlowTrace]: ...  # fmt: skip
 
     def forward(
         self,
-        x: Tensor,
-        edge_index: Tensor | Propagation,
-        edge_attr: Tensor | None = None,
-        batch: Tensor | None = None,
+        x: Float[Tensor, "N c"],
+        edge_index: Int64[Tensor, "2 E"] | Propagation,
+        edge_attr: Shaped[Tensor, "E ..."] | None = None,
+        batch: Int64[Tensor, " N"] | None = None,
         return_trace: bool = False,
         *,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, FlowTrace]:
+        edge_weight: Float[Tensor, " E"] | None = None,
+        num_graphs: int | None = None,
+    ) -> Float[Tensor, "N c"] | tuple[Float[Tensor, "N c"], FlowTrace]:
         """Let features flow.
 
         Args:
             x: (N, c) features.
             edge_index: (2, E) sources and targets, or a `Propagation` made of them.
-            edge_attr: (E, …) for backbones that read it.
+            edge_attr: (E, …) for backbones that read it; a warning tells, once, of those that do
+                not, such as ``gcn``.
             batch: (N,) graph of each node; None: one graph. Unsorted ones are sorted for the time
                 of the flow, with a warning.
             return_trace: also give a `FlowTrace`.
             edge_weight: (E,) non-negative weights of Â and of backbones that read them.
+            num_graphs: G; None: as many as ``batch`` names. It matters for the trace where the last
+                graphs of a batch have no nodes.
 
         Returns:
             (N, c) features, and the trace where it is asked for.
@@ -202,32 +210,49 @@ class TangoConv(torch.nn.Module):
             ValueError: shapes do not match, or x is not finite (the message names the first node).
         """
         _check_features(x, self.channels)
+        self._warn_of_edge_attr(edge_attr)
         if batch is not None and not torch.compiler.is_compiling() and _unsorted(batch):
-            return self._in_order(x, edge_index, edge_attr, batch, return_trace, edge_weight)
+            return self._in_order(
+                x, edge_index, edge_attr, batch, return_trace, edge_weight, num_graphs
+            )
         operator = as_operator(edge_index, x, edge_weight)
-        segments = Segments(len(x), batch, x.device)
+        segments = Segments(len(x), batch, x.device, num_graphs)
         record = _Record() if return_trace else None
-        repairs = Repairs()
+        course = _Course(operator, segments, edge_attr, record)
         if self.checkpointing and torch.is_grad_enabled() and record is None:
             for i in range(self.num_steps):
-                x = checkpoint(
-                    lambda h, i=i: self._advance(
-                        i, self._point(i, h, operator, segments), operator, segments, edge_attr,
-                        repairs, None,
-                    ).x,
-                    x, use_reentrant=False,
-                )  # fmt: skip
+                x = checkpoint(self._from_features, i, x, course, use_reentrant=False)
             return x
         point = self._point(0, x, operator, segments)
         for i in range(self.num_steps):
             if i and not self.share_weights:
                 point = self._point(i, point.x, operator, segments)
-            point = self._advance(i, point, operator, segments, edge_attr, repairs, record)
-        return point.x if record is None else (point.x, record.trace(repairs))
+            point = self._advance(i, point, course)
+        return point.x if record is None else (point.x, record.trace(course.repairs))
+
+    def _from_features(self, i: int, x: Tensor, course: _Course) -> Tensor:
+        """One step, from features to features."""
+        return self._advance(i, self._point(i, x, course.operator, course.segments), course).x
+
+    def _warn_of_edge_attr(self, edge_attr: Tensor | None) -> None:
+        """Once a layer: features of edges that nothing reads are not passed over in silence."""
+        if edge_attr is None or self._warned or torch.compiler.is_compiling():
+            return
+        backbone = self._step(0).backbone
+        if isinstance(backbone, Foreign) and "edge_attr" in backbone.takes:
+            return
+        self._warned = True
+        name = "gcn" if isinstance(backbone, Convolution) else type(backbone.module).__name__
+        warnings.warn(
+            f"edge_attr is not used: the backbone {name} does not read it; take one that does "
+            "(gatv2 with edge_dim, a GINEConv of your own), or leave edge_attr out",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _in_order(
         self, x: Tensor, edge_index: Tensor | Propagation, edge_attr: Tensor | None,
-        batch: Tensor, return_trace: bool, edge_weight: Tensor | None,
+        batch: Tensor, return_trace: bool, edge_weight: Tensor | None, num_graphs: int | None,
     ) -> Tensor | tuple[Tensor, FlowTrace]:  # fmt: skip
         """The flow with nodes sorted by graph, and its features in the order that was given."""
         warnings.warn(
@@ -249,6 +274,7 @@ class TangoConv(torch.nn.Module):
             batch[order],
             return_trace,  # pyright: ignore
             edge_weight=edge_weight,
+            num_graphs=num_graphs,
         )
         return found[place] if isinstance(found, Tensor) else (found[0][place], found[1])
 
@@ -258,44 +284,40 @@ class TangoConv(torch.nn.Module):
     def _point(self, i: int, x: Tensor, operator: Propagation, segments: Segments) -> Point:
         return self._step(i).energy.at(x, operator, segments)
 
-    def _advance(
-        self, i: int, point: Point, operator: Propagation, segments: Segments,
-        edge_attr: Tensor | None, repairs: Repairs, record: _Record | None,
-    ) -> Point:  # fmt: skip
+    def _advance(self, i: int, point: Point, course: _Course) -> Point:
         """One step of the flow."""
-        step = self._step(i)
+        step, operator, segments = self._step(i), course.operator, course.segments
         epsilon = _epsilon(point.x, segments)
         alpha, beta = step.alpha(point.x), step.beta()
         messages = along = None
         if beta is not None:
-            messages = self._messages(step, point, operator, segments, edge_attr)
+            messages = self._messages(step, point, course)
             along = self._along(messages, point, segments, epsilon)
         motion = Motion(
             point, messages, along, alpha, beta, self.step, epsilon, segments,
             lambda x: step.energy.at(x, operator, segments),
         )  # fmt: skip
         if self.stable == "correct":
-            end = corrected(motion, lambda: step.energy.curvature(operator), repairs)
+            end = corrected(motion, lambda: course.bound(step), course.repairs)
         elif self.stable == "clip":
-            bound = step.energy.curvature(operator)
+            bound = course.bound(step)
             assert bound is not None  # checked when the module was made
             end = clipped(motion, bound)
         else:
             end = motion.moved()
-        if record is not None:
-            record.add(point, end, motion.tangent, segments)
+        if course.record is not None:
+            course.record.add(point, end, motion.tangent, segments)
         return end
 
-    def _messages(
-        self, step: Step, point: Point, operator: Propagation, segments: Segments,
-        edge_attr: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+    def _messages(self, step: Step, point: Point, course: _Course) -> Tensor:
         """M = act(backbone(H)), (N, c)."""
         backbone = step.backbone
         if isinstance(backbone, Convolution):
             found = backbone.messages(point)
         else:
-            found = backbone.messages(point, operator, segments, edge_attr)  # pyright: ignore
+            found = backbone.messages(  # pyright: ignore
+                point, course.operator, course.segments, course.edge_attr
+            )
         found = torch.tanh(found)
         return self.dropout(found) if self.dropout.p else found
 
@@ -316,12 +338,12 @@ class TangoConv(torch.nn.Module):
 
     def energy(
         self,
-        x: Tensor,
-        edge_index: Tensor | Propagation,
-        batch: Tensor | None = None,
+        x: Float[Tensor, "N c"],
+        edge_index: Int64[Tensor, "2 E"] | Propagation,
+        batch: Int64[Tensor, " N"] | None = None,
         *,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+        edge_weight: Float[Tensor, " E"] | None = None,
+    ) -> Float[Tensor, " G"]:
         """(G,) V(x), of the first step where weights are not shared."""
         _check_features(x, self.channels)
         operator = as_operator(edge_index, x, edge_weight)
@@ -333,6 +355,32 @@ class TangoConv(torch.nn.Module):
             f"stable={self.stable!r}, projection={self.projection!r}, "
             f"share_weights={self.share_weights}"
         )
+
+
+class _Course:
+    """What all steps of one flow share.
+
+    Attributes:
+        operator: Â.
+        segments: nodes to graphs.
+        edge_attr: features of edges, or None.
+        record: collects the trace, where one is asked for.
+        repairs: counts what the correction needed.
+    """
+
+    def __init__(
+        self, operator: Propagation, segments: Segments, edge_attr: Tensor | None,
+        record: _Record | None,
+    ) -> None:  # fmt: skip
+        self.operator, self.segments, self.edge_attr = operator, segments, edge_attr
+        self.record, self.repairs = record, Repairs()
+        self._bounds: dict[Step, Tensor | None] = {}
+
+    def bound(self, step: Step) -> Tensor | None:
+        """Λ of a step's energy, found once a flow: its two spectral norms are dear."""
+        if step not in self._bounds:
+            self._bounds[step] = step.energy.curvature(self.operator)
+        return self._bounds[step]
 
 
 class _Record:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int64, Shaped
 
 
 @dataclasses.dataclass
@@ -23,14 +27,16 @@ class Graph:
         edge_attr: (E, …) or None.
         edge_weight: (E,) or None.
         batch: (N,) graph of each node, or None.
+        num_graphs: G; None: as many as ``batch`` names, or one.
     """
 
-    x: Tensor
-    edge_index: Tensor
-    y: Tensor | None = None
-    edge_attr: Tensor | None = None
-    edge_weight: Tensor | None = None
-    batch: Tensor | None = None
+    x: Float[Tensor, "N d"]
+    edge_index: Int64[Tensor, "2 E"]
+    y: Shaped[Tensor, ...] | None = None
+    edge_attr: Shaped[Tensor, "E ..."] | None = None
+    edge_weight: Float[Tensor, " E"] | None = None
+    batch: Int64[Tensor, " N"] | None = None
+    num_graphs: int | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -39,7 +45,7 @@ class Graph:
     @classmethod
     def of(cls, data: object) -> Graph:
         """A graph from anything that has its attributes, such as PyG's ``Data``."""
-        if isinstance(data, Graph):
+        if isinstance(data, Graph) and isinstance(data.x, Tensor):
             return data
         missing = [name for name in ("x", "edge_index") if getattr(data, name, None) is None]
         if missing:
@@ -47,8 +53,14 @@ class Graph:
                 f"a {type(data).__name__} without {' and '.join(missing)} is no graph: give x "
                 "(nodes, channels) and edge_index (2, edges)"
             )
-        fields = (getattr(data, field.name, None) for field in dataclasses.fields(cls))
-        return cls(*fields)  # pyright: ignore[reportArgumentType]
+        names = [f.name for f in dataclasses.fields(cls) if f.name != "num_graphs"]
+        fields = {name: getattr(data, name, None) for name in names}
+        for name in ("x", "edge_index"):
+            if not isinstance(fields[name], Tensor):
+                fields[name] = torch.as_tensor(fields[name])
+        # PyG's batches count their graphs, and so those without nodes.
+        count = getattr(data, "num_graphs", None) if fields["batch"] is not None else None
+        return cls(**fields, num_graphs=count)  # pyright: ignore[reportArgumentType]
 
 
 def joined(graphs: Sequence[Graph]) -> Graph:
@@ -75,6 +87,7 @@ def joined(graphs: Sequence[Graph]) -> Graph:
         torch.cat([g.x for g in graphs]),
         torch.cat(edges, 1),
         batch=torch.repeat_interleave(torch.arange(len(graphs)), counts),
+        num_graphs=len(graphs),
         **optional,
     )
 

@@ -6,13 +6,16 @@ Legend of shapes: N nodes, E edges, G graphs, d input channels, c hidden channel
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from armillary.graph.tango.flow import FlowTrace, TangoConv, refuse_non_finite
 from armillary.graph.tango.operators import Propagation, Segments
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int64, Shaped
 
 Task = Literal["node", "graph"]
 POOLS = ("mean", "sum", "max")
@@ -72,30 +75,37 @@ class Tango(torch.nn.Module):
 
     def forward(
         self,
-        x: Tensor,
-        edge_index: Tensor | Propagation,
-        edge_attr: Tensor | None = None,
-        batch: Tensor | None = None,
+        x: Float[Tensor, "N d"],
+        edge_index: Int64[Tensor, "2 E"] | Propagation,
+        edge_attr: Shaped[Tensor, "E ..."] | None = None,
+        batch: Int64[Tensor, " N"] | None = None,
         *,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
-        """(N, d) features to (N, o) or (G, o) outputs; arguments as in `TangoConv.forward`."""
+        edge_weight: Float[Tensor, " E"] | None = None,
+        num_graphs: int | None = None,
+    ) -> Float[Tensor, "rows o"]:
+        """(N, d) features to (N, o) or (G, o) outputs; arguments as in `TangoConv.forward`.
+
+        A graph without nodes has 0 for its pooled features.
+        """
         self._check(x)
         h = self.encoder(self.dropout(x))
-        h = self.conv(h, edge_index, edge_attr, batch, edge_weight=edge_weight)
+        h = self.conv(
+            h, edge_index, edge_attr, batch, edge_weight=edge_weight, num_graphs=num_graphs
+        )
         h = self.dropout(h)
         if self.task == "graph":
-            h = pooled(h, Segments(len(h), batch, h.device), self.pool)
+            h = pooled(h, Segments(len(h), batch, h.device, num_graphs), self.pool)
         return self.decoder(h)
 
     def trace(
         self,
-        x: Tensor,
-        edge_index: Tensor | Propagation,
-        edge_attr: Tensor | None = None,
-        batch: Tensor | None = None,
+        x: Float[Tensor, "N d"],
+        edge_index: Int64[Tensor, "2 E"] | Propagation,
+        edge_attr: Shaped[Tensor, "E ..."] | None = None,
+        batch: Int64[Tensor, " N"] | None = None,
         *,
-        edge_weight: Tensor | None = None,
+        edge_weight: Float[Tensor, " E"] | None = None,
+        num_graphs: int | None = None,
     ) -> FlowTrace:
         """What the energy does along the flow of these graphs; without dropout or gradients."""
         self._check(x)
@@ -105,7 +115,7 @@ class Tango(torch.nn.Module):
             with torch.no_grad():
                 return self.conv(
                     self.encoder(x), edge_index, edge_attr, batch,
-                    return_trace=True, edge_weight=edge_weight,
+                    return_trace=True, edge_weight=edge_weight, num_graphs=num_graphs,
                 )[1]  # fmt: skip
         finally:
             self.train(training)
@@ -121,15 +131,15 @@ class Tango(torch.nn.Module):
         refuse_non_finite(x)
 
 
-def pooled(x: Tensor, segments: Segments, pool: str) -> Tensor:
-    """(N, c) to (G, c): mean, sum or maximum over the nodes of each graph."""
+def pooled(x: Float[Tensor, "N c"], segments: Segments, pool: str) -> Float[Tensor, "G c"]:
+    """(N, c) to (G, c): mean, sum or maximum over the nodes of each graph; 0 where it has none."""
     batch = segments.batch
     if batch is None:
         batch = torch.zeros(len(x), dtype=torch.long, device=x.device)
     shape = (segments.num_graphs, x.shape[1])
     if pool == "max":
-        start = x.new_full(shape, -torch.inf)
-        return start.scatter_reduce(0, batch.unsqueeze(1).expand_as(x), x, "amax")
+        place = batch.unsqueeze(1).expand_as(x)
+        return x.new_zeros(shape).scatter_reduce(0, place, x, "amax", include_self=False)
     total = x.new_zeros(shape).index_add(0, batch, x)
     return total if pool == "sum" else total / segments.counts.clamp(min=1).unsqueeze(1).to(x.dtype)
 

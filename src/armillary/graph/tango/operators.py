@@ -5,10 +5,13 @@ Legend of shapes: N nodes, E edges, G graphs in a batch, c channels.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int64, Shaped
 
 
 class _Product(torch.autograd.Function):
@@ -59,9 +62,9 @@ class Propagation:
 
     def __init__(
         self,
-        edge_index: Tensor,
+        edge_index: Int64[Tensor, "2 E"],
         num_nodes: int,
-        edge_weight: Tensor | None = None,
+        edge_weight: Float[Tensor, " E"] | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         edge_index = _checked(edge_index, num_nodes)
@@ -81,6 +84,7 @@ class Propagation:
         self._matrix = sparse(target, source, values, num_nodes)
         self._transposed = sparse(source, target, values, num_nodes)
         self.dtype, self.device = dtype, edge_index.device
+        self._norms: dict[int, float] = {}  # shared with the transpose, whose norm is the same
 
     @property
     def T(self) -> Propagation:
@@ -91,15 +95,23 @@ class Propagation:
         return other
 
     @property
-    def matrix(self) -> Tensor:
+    def matrix(self) -> Float[Tensor, "N N"]:
         """(N, N) Â as a sparse CSR tensor."""
         return self._matrix
 
-    def __matmul__(self, x: Tensor) -> Tensor:
+    def __matmul__(self, x: Float[Tensor, "N c"]) -> Float[Tensor, "N c"]:
         return product(x.to(self.dtype), self._matrix, self._transposed)
 
     def norm(self, rounds: int = 50) -> float:
-        """‖Â‖₂ by power iteration: 1 on undirected graphs, up to √N on directed ones."""
+        """‖Â‖₂ by power iteration: 1 on undirected graphs, up to √N on directed ones.
+
+        Computed once and kept: Â is constant.
+        """
+        if rounds not in self._norms:
+            self._norms[rounds] = self._power(rounds)
+        return self._norms[rounds]
+
+    def _power(self, rounds: int) -> float:
         if self.num_nodes == 0:
             return 0.0
         # Positive start: Â has no negative entry, so that its top singular vector is not missed.
@@ -121,10 +133,19 @@ class Segments:
         num_nodes: N.
         batch: (N,) graph of each node, from 0; None: all nodes form one graph.
         device: of the sums, where there is no batch.
+        num_graphs: G; None: one more than the largest number in ``batch``, so that graphs behind
+            the last node, which have no nodes, are not seen.
+
+    Raises:
+        ValueError: ``batch`` is not one number a node, or names more graphs than there are.
     """
 
     def __init__(
-        self, num_nodes: int, batch: Tensor | None = None, device: torch.device | None = None
+        self,
+        num_nodes: int,
+        batch: Int64[Tensor, " N"] | None = None,
+        device: torch.device | None = None,
+        num_graphs: int | None = None,
     ) -> None:
         if batch is not None and batch.shape != (num_nodes,):
             raise ValueError(
@@ -132,14 +153,20 @@ class Segments:
                 "the graph of each node, one integer a row of x"
             )
         self.batch = batch
-        self.num_graphs = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
+        named = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
+        self.num_graphs = named if num_graphs is None else num_graphs
+        if named > self.num_graphs or (batch is None and self.num_graphs != 1):
+            raise ValueError(
+                f"num_graphs={num_graphs}: batch names {named} graphs; give as many, or more where "
+                "the last ones have no nodes"
+            )
         counts = torch.tensor([num_nodes], device=device)
         if batch is not None:
             counts = torch.bincount(batch, minlength=self.num_graphs)
         #: (G,) nodes of each graph.
         self.counts = counts
 
-    def sum(self, x: Tensor) -> Tensor:
+    def sum(self, x: Shaped[Tensor, "N ..."]) -> Shaped[Tensor, " G"]:
         """(N, …) to (G,): the sum of each graph over its nodes and all channels.
 
         Half precision is summed in float32.
@@ -150,7 +177,7 @@ class Segments:
         rows = wide.flatten(1).sum(1) if wide.ndim > 1 else wide
         return rows.new_zeros(self.num_graphs).index_add(0, self.batch, rows)
 
-    def dot(self, x: Tensor, y: Tensor) -> Tensor:
+    def dot(self, x: Float[Tensor, "N c"], y: Float[Tensor, "N c"]) -> Float[Tensor, " G"]:
         """(N, c) twice to (G,): inner products over the nodes and channels of each graph."""
         if x.element_size() < 4:
             x = x.float()
@@ -159,7 +186,7 @@ class Segments:
             return torch.dot(x.reshape(-1), y.reshape(-1)).reshape(1)
         return self.sum(x * y)
 
-    def spread(self, values: Tensor) -> Tensor:
+    def spread(self, values: Shaped[Tensor, " G"]) -> Shaped[Tensor, "N_or_1 1"]:
         """(G,) to (N, 1) or (1, 1): each node gets its graph's value."""
         return values.reshape(1, 1) if self.batch is None else values[self.batch].unsqueeze(1)
 

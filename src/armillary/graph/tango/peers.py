@@ -160,9 +160,14 @@ def edges_for(kind: str, wiring: Wiring) -> Tensor:
 
 
 class Attention(torch.nn.Module):
-    """GPS layers around a convolution, as published: batch norm, full attention, an MLP."""
+    """GPS layers around a convolution, as published: batch norm, full attention, an MLP.
 
-    def __init__(self, channels: int, depth: int, dropout: float, kind: str = "gcn") -> None:
+    With ``share`` one layer, its batch norms too, is taken ``depth`` times.
+    """
+
+    def __init__(
+        self, channels: int, depth: int, share: bool, dropout: float, kind: str = "gcn"
+    ) -> None:
         super().__init__()
         from torch_geometric.nn import GPSConv
 
@@ -174,11 +179,13 @@ class Attention(torch.nn.Module):
                 heads=2 - channels % 2,
                 dropout=dropout,
             )
-            for _ in range(depth)
+            for _ in range(1 if share else depth)
         )
+        self.depth = depth
 
     def forward(self, h: Tensor, wiring: Wiring) -> Tensor:
-        for layer in self.layers:
+        for i in range(self.depth):
+            layer = self.layers[i % len(self.layers)]
             h = layer(h, edges_for(self.kind, wiring), wiring.one_graph)
         return h
 
@@ -333,7 +340,7 @@ def make_core(
     if name == "gcn2":
         return InitialResidual(channels, depth, share, dropout)
     if name == "gps":
-        return Attention(channels, depth, dropout, kind)
+        return Attention(channels, depth, share, dropout, kind)
     from torch_geometric.nn import GATv2Conv
 
     if name == "gatv2":

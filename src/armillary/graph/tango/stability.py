@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from armillary.graph.tango.energy import Point
+from armillary.graph.tango.energy import Point, Ray
 from armillary.graph.tango.operators import Segments
 
 #: Newton steps for a graph whose energy stays above where it started.
@@ -87,18 +87,36 @@ class Motion:
         return self.start.energy - self.step * self.alpha * self.start.squared / 2
 
     def returned(self, point: Point, target: Tensor, repairs: Repairs) -> Point:
-        """Back towards the target level along the gradient at a point.
+        """Back towards the target level along the gradient at a point, for graphs above it.
 
-        One step for all graphs that are above it, to the root of V's parabola along the ray where
-        its curvature is known, else Newton's; then up to two Newton steps for graphs that are still
-        above their start.
+        How far to go is a number without a gradient: training sees the return as a step of a
+        fixed length along the gradient (the docs page tells what else was tried).
         """
-        excess = torch.relu(point.energy - target)
-        if not bool((excess > 0).any()):
-            return point
-        ray = point.ray(point.gradient)
-        fall = point.squared + self.epsilon
-        k = _root(excess, fall, ray.curvature())
+        # With its graph, where there is one, and before the energy, which is only compared.
+        direction = point.gradient
+        with torch.no_grad():
+            excess = torch.relu(point.energy - target)
+            if not bool((excess > 0).any()):
+                return point
+        ray = point.ray(direction)
+        with torch.no_grad():
+            k, end = self._length(ray, excess, target, repairs)
+        if not torch.is_grad_enabled():
+            return end
+        found = ray.point(-k)
+        found.energy = end.energy
+        return found
+
+    def _length(
+        self, ray: Ray, excess: Tensor, target: Tensor, repairs: Repairs
+    ) -> tuple[Tensor, Point]:
+        """(G,) k of the return H − kG, and the point there.
+
+        One step for all graphs that are above the target, to the root of V's parabola along the ray
+        where its curvature is known, else Newton's; then up to two Newton steps for graphs that
+        are still above their start (between target and start they may stay).
+        """
+        k = _root(excess, ray.start.squared + self.epsilon, ray.curvature())
         end = ray.point(-k)
         for _ in range(_NEWTON_STEPS - 1):
             climbed = risen(self.start.energy, end.energy)
@@ -106,18 +124,20 @@ class Motion:
                 break
             repairs.newton += int(climbed.sum())
             fall = ray.slope(end)
+            leads = climbed & (fall > self.epsilon)
+            if not bool(leads.any()):
+                break
             more = torch.relu(end.energy - target) / (fall.clamp(min=0) + self.epsilon)
-            k = torch.where(climbed & (fall > self.epsilon), k + more, k)
+            k = torch.where(leads, k + more, k)
             end = ray.point(-k)
-        return end
+        return k, end
 
 
 def _root(excess: Tensor, fall: Tensor, curvature: Tensor | None) -> Tensor:
     """The smaller root k of ``excess − fall·k + curvature·k²/2``, or the vertex if it has none."""
     if curvature is None:
         return excess / fall
-    # Away from 0, where a square root has no slope.
-    root = (fall.square() - 2 * curvature * excess).maximum(1e-4 * fall.square()).sqrt()
+    root = (fall.square() - 2 * curvature * excess).clamp(min=0).sqrt()
     return torch.minimum(2 * excess / (fall + root), fall / curvature.clamp(min=1e-30))
 
 
@@ -138,28 +158,50 @@ def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: R
         curvature: Λ, or None where no bound is known (then the graph stays where it is).
         repairs: counts what was needed.
     """
-    point = motion.returned(motion.moved(), motion.target(), repairs)
-    climbed = risen(motion.start.energy, point.energy)
-    if not bool(climbed.any()):
-        return point
-    ray = motion.start.ray(motion.direction())
-    k = torch.full_like(motion.start.energy, motion.step)
-    which = climbed
-    for _ in range(_HALVINGS):
-        repairs.halvings += int(climbed.sum())
-        k = torch.where(climbed, k / 2, k)
-        shorter = ray.point(k)
-        climbed = which & risen(motion.start.energy, shorter.energy)
+    moved = motion.moved()
+    with torch.no_grad():
+        target = motion.target()
+    point = motion.returned(moved, target, repairs)
+    with torch.no_grad():
+        climbed = risen(motion.start.energy, point.energy)
         if not bool(climbed.any()):
-            return _replace(motion, which, shorter, point)
-    point = _replace(motion, which, ray.point(k), point)
-    repairs.descents += int(climbed.sum())
+            return point
+    ray = motion.start.ray(motion.direction())
+    with torch.no_grad():
+        k, left = _shortened(motion, ray, climbed, repairs)
+    point = _replace(motion, climbed, ray.point(k), point)
+    if not bool(left.any()):
+        return point
+    repairs.descents += int(left.sum())
     bound = curvature()
     x = motion.start.x
     if bound is not None:
         rate = torch.minimum(motion.step * motion.alpha, 1 / bound.to(motion.alpha))
         x = x - rate * motion.start.gradient
-    return _replace(motion, climbed, motion.at(x), point)
+    return _replace(motion, left, motion.at(x), point)
+
+
+def _shortened(motion: Motion, ray: Ray, which: Tensor, repairs: Repairs) -> tuple[Tensor, Tensor]:
+    """(G,) h of the plain step halved such that V does not rise, and where no halving helped.
+
+    Where the curvature along the step is known, V's parabola says how often to halve at first.
+    """
+    start = motion.start
+    halved = which.long()
+    bent = ray.curvature()
+    if bent is not None:
+        room = 2 * (-ray.slope(start)).clamp(min=0) / bent.clamp(min=1e-30)
+        needed = torch.log2(motion.step / room.clamp(min=1e-30)).ceil().clamp(1, _HALVINGS)
+        halved = torch.where(which, needed.long(), halved)
+    while True:
+        k = motion.step * torch.exp2(-halved.to(start.energy.dtype))
+        left = which & risen(start.energy, ray.point(k).energy)
+        again = left & (halved < _HALVINGS)
+        if not bool(again.any()):
+            break
+        halved = halved + again.long()
+    repairs.halvings += int(halved.sum())
+    return k, left
 
 
 def _replace(motion: Motion, which: Tensor, new: Point, old: Point) -> Point:

@@ -36,8 +36,10 @@ def save_model(estimator: SklearnTango, path: str | os.PathLike[str], note: dict
         )
     tensors = {f"model.{k}": v.contiguous() for k, v in estimator.model_.state_dict().items()}
     tensors["x_mean"], tensors["x_scale"] = estimator._x_mean, estimator._x_scale
+    settings = estimator.get_params()
+    settings["random_state"] = estimator._seed  # what was drawn, where a generator was given
     about: dict[str, Any] = {
-        "settings": estimator.get_params(),
+        "settings": settings,
         "task": estimator.task_,
         "flat": bool(estimator._flat),
         "classes": estimator.classes_.tolist() if estimator._has_classes else None,
@@ -73,7 +75,7 @@ def load_model(path: str | os.PathLike[str]) -> tuple[SklearnTango, dict[str, An
     about = json.loads(head["about"])
     estimator = SklearnTango(**about["settings"])
     s = estimator
-    s.task_, s._flat = about["task"], about["flat"]
+    s.task_, s._flat, s._seed = about["task"], about["flat"], about["settings"]["random_state"]
     s._has_classes = about["classes"] is not None
     s._x_mean, s._x_scale = tensors["x_mean"], tensors["x_scale"]
     s.n_features_in_ = len(s._x_mean)

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from armillary.graph.tango.graphs import Graph
+
+if TYPE_CHECKING:
+    from jaxtyping import Int64
 
 Topology = Literal["ring", "crossed-ring", "line"]
 TOPOLOGIES: tuple[Topology, ...] = ("ring", "crossed-ring", "line")
@@ -30,7 +33,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def wiring(topology: Topology, distance: int) -> tuple[int, torch.Tensor]:
+def wiring(topology: Topology, distance: int) -> tuple[int, Int64[torch.Tensor, "2 E"]]:
     """Nodes and undirected edges (both ways) in which node 0 is ``distance`` hops from that node.
 
     Args:

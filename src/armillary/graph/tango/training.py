@@ -27,6 +27,7 @@ class Schedule:
         patience: epochs without a better validation score after which training ends; 0: never.
         every: epochs between two validations.
         enough: training ends when the validation score is at most this; negative: never.
+        memory: β₂ of Adam, how long it remembers the size of gradients.
     """
 
     epochs: int
@@ -36,6 +37,7 @@ class Schedule:
     patience: int = 0
     every: int = 1
     enough: float = -1.0
+    memory: float = 0.999
 
 
 def train(
@@ -62,7 +64,10 @@ def train(
         FloatingPointError: the loss became NaN or infinite.
     """
     optimiser = torch.optim.Adam(
-        model.parameters(), lr=schedule.lr, weight_decay=schedule.weight_decay
+        model.parameters(),
+        lr=schedule.lr,
+        betas=(0.9, schedule.memory),
+        weight_decay=schedule.weight_decay,
     )
     best, best_epoch, state = math.inf, 0, None
     epoch = 0

@@ -29,7 +29,8 @@ class Setting:
     convolution: str = "gcn"
 
 
-#: Distance 12 of the ring, seeds 1000 and 1001; learning rates 3e-3 and 1e-2, steps 0.25, 0.5, 1.
+#: Distance 12 of the ring, seeds 1000 and 1001, Adam's β₂ still at 0.999; learning rates 3e-3 and
+#: 1e-2, steps 0.25, 0.5, 1.
 #: Where every setting stayed at chance (GCN with and without residual, GATv2, GCNII, A-DGN, SWAN,
 #: GRAFF) the losses are the same to the fourth digit.
 TRANSFER: dict[str, Setting] = {
@@ -59,17 +60,20 @@ PROPERTIES: dict[str, Setting] = {
     "swan": Setting(3e-2, step=1.0),
     "graff": Setting(3e-2, step=1.0),
 }
-#: Cora at depth 8 by validation loss, seed 1000; learning rates 1e-2 and 3e-2, steps 0.5 and 1.
+#: Cora at depth 8, seed 1000, 40 epochs, learning rates 3e-2 and 1e-1, steps 0.5 and 1: GCN (a tie:
+#: it learns nothing at depth 8), residual GCN and GCNII by validation loss, ours by validation
+#: accuracy. GATv2, A-DGN and GRAFF by validation loss after 60 epochs on rows that summed to 1,
+#: with 1e-2 and 3e-2: these three have still to be tuned on rows of length 1.
 CITATION: dict[str, Setting] = {
-    "ours": Setting(3e-2, step=1.0),
+    "ours": Setting(3e-2),
     "gcn": Setting(3e-2),
-    "gcn-residual": Setting(1e-2, step=1.0),
+    "gcn-residual": Setting(3e-2),
     "gatv2": Setting(3e-2, step=1.0),
     "gcn2": Setting(3e-2),
     "a-dgn": Setting(1e-2, step=1.0),
     "graff": Setting(1e-2, step=1.0),
 }
-#: Validation fold of seed 1000 (the fold that seed 1 reports on), 20 epochs; learning rates 1e-2
+#: The fold of molecules that is never reported, 20 epochs, seed 1000; learning rates 1e-2
 #: and 3e-2, steps 0.5 and 1, and for ours, GPS and A-DGN a GCN or a GIN inside.
 MOLECULES: dict[str, Setting] = {
     "ours": Setting(3e-2, convolution="gin"),

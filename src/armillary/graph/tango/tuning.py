@@ -20,7 +20,7 @@ from armillary.graph.tango.tuned import Setting
 LEARNING_RATES = {
     "transfer": (3e-3, 1e-2),
     "properties": (1e-2, 3e-2),
-    "citation": (1e-2, 3e-2),
+    "citation": (3e-2, 1e-1),
     "molecules": (1e-2, 3e-2),
 }
 STEPS = {
@@ -30,7 +30,7 @@ STEPS = {
     "molecules": (0.5, 1.0),
 }
 #: Attention needs no layer a hop: its depth is tuned in the place of the step, among depths at
-#: which some width gives the wanted number of parameters.
+#: which some width gives the wanted number of parameters. One shared layer is tried beside them.
 ATTENTION_DEPTHS = {"transfer": (1, 2), "properties": (1, 3), "molecules": (1, 3)}
 #: Convolutions that are tried inside ours and the rivals that are built around one.
 CONVOLUTIONS = {"properties": ("gcn", "gin"), "molecules": ("gcn", "gin")}
@@ -45,9 +45,9 @@ def grid(task: str, name: str) -> Iterator[Setting]:
     kinds = CONVOLUTIONS.get(task, ("gcn",)) if name in AROUND else ("gcn",)
     rates = LEARNING_RATES[task]
     if name == "gps":
-        for lr, depth in itertools.product(rates, ATTENTION_DEPTHS[task]):
-            for kind in kinds:
-                yield Setting(lr, share=False, depth=depth, convolution=kind)
+        for lr, depth in itertools.product(rates, (*ATTENTION_DEPTHS[task], 0)):
+            for kind in kinds:  # the last depth: one layer, as often as the others' have steps
+                yield Setting(lr, share=not depth, depth=depth, convolution=kind)
     else:
         steps = STEPS[task][:1] if name in STEPLESS else STEPS[task]
         for lr, step in itertools.product(rates, steps):
@@ -61,7 +61,7 @@ def problem(task: str, seed: int) -> tuple[Problem, Course]:
         case = Case("ring/12", x={"distance": 12, "topology": 0})
         return (
             evidence_transfer.ring(Cell(case, seed, "full")),
-            Course(200, 12, width=32, every=5, enough=0.02),
+            Course(200, 12, width=32, every=5, enough=0.02, memory=0.99),
         )
     if task == "properties":
         case = Case("eccentricity", x={"property": 0, "graphs": 200, "depth": 8})
@@ -71,7 +71,7 @@ def problem(task: str, seed: int) -> tuple[Problem, Course]:
         )
     if task == "citation":
         case = Case("cora", x={"set": 0, "depth": 8})
-        course = Course(60, 8, width=32, dropout=0.5, weight_decay=5e-4, every=2)
+        course = Course(40, 8, width=32, dropout=0.5, weight_decay=5e-4, every=5)
         return evidence_citation.network(Cell(case, seed, "full")), course
     if task == "molecules":
         case = Case("solubility", x={"molecules": 2000})
