@@ -35,14 +35,14 @@ from armillary.neuro.ssn.responses import contrast_response
 SEEDS = (1000, 1001)
 CASE = patch_case(10, 192, 600, 6000, 120)
 
-PENALTIES = (0.001, 0.0025, 0.005, 0.02, 0.05, 0.1)
+PENALTIES = (0.0025, 0.005, 0.02, 0.05, 0.1)
 SHARES = (0.25, 0.5, 0.75, 1.0)
 GRIDS: dict[str, Sequence[float]] = {
     "sparse-coding": PENALTIES,
     "lca": PENALTIES,
     "ica": SHARES,
     "pca": SHARES,
-    "nmf": (0.0, 1e-4, 1e-3, 1e-2, 0.1),
+    "nmf": (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0),
     "divisive": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
     "autoencoder": (0.0, 0.03, 0.1, 0.25, 0.5, 1.0),
 }
