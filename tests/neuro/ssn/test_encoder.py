@@ -15,7 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from armillary.neuro.ssn import UnstableNetwork
 from armillary.neuro.ssn.dynamics import FixedPoint, SSNDynamics
-from armillary.neuro.ssn.encoder import ContrastOutsideTraining, SSNEncoder, UnconvergedRates
+from armillary.neuro.ssn.encoder import SSNEncoder
+from armillary.neuro.ssn.encoding import ContrastOutsideTraining, UnconvergedRates
 from armillary.neuro.ssn.network import Rules
 from armillary.neuro.ssn.whitening import Whitening
 
@@ -375,3 +376,17 @@ def test_bad_codes_are_told(encoder):
         encoder.inverse_transform(np.ones((2, 3)))
     with pytest.raises(ValueError, match="negative or non-finite"):
         encoder.inverse_transform(-np.ones((2, 64)))
+
+
+def test_learning_without_lateral_connections_never_asks_whether_they_are_stable(patches, tmp_path):
+    """Those of J_EE = 9 would run away; they took no part, and there is no decoder for them."""
+    wild = (9.0, 0.5, 0.5, 0.3)
+    model = SSNEncoder(16, 4, J=wild, n_iter=3, lateral=False, random_state=0).fit(patches[:100])
+    codes = model.transform(patches[:5])
+    assert model.inverse_transform(codes).shape == (5, 64)
+    with pytest.raises(UnstableNetwork, match="lateral=True: this encoder learned without"):
+        model.ablate(lateral=True).inverse_transform(codes)
+    read = SSNEncoder.load(model.save(tmp_path / "encoder.npz"))
+    np.testing.assert_array_equal(read.inverse_transform(codes), model.inverse_transform(codes))
+    with pytest.raises(UnstableNetwork):
+        SSNEncoder(16, 4, J=wild, n_iter=3, random_state=0).fit(patches[:100])

@@ -11,10 +11,12 @@ from armillary.evidence.table import Table
 from armillary.neuro.ssn import (
     evidence_data,
     evidence_front,
+    evidence_labels,
     evidence_regimes,
     evidence_robustness,
 )
 from armillary.neuro.ssn.decoding import classifier, cosine, fit_decoders
+from armillary.neuro.ssn.dynamics import UnstableNetwork
 from armillary.neuro.ssn.evidence_data import SCENES, TEXTURES, encoder, fold, patch_case
 
 CELL = Cell(patch_case(6, 16, 2, 200, 16), 1000, "smoke")
@@ -174,7 +176,7 @@ def test_the_crossing_contrast_by_hand(exponents, expected):
 
 def test_ablations_change_what_they_say_and_keep_the_rest():
     model = encoder(CELL)
-    even = evidence_regimes.uniform_inhibition(model, fold(CELL))
+    even = evidence_regimes.even_inhibition(model)
     np.testing.assert_allclose(even.network_.w_ei.sum(1), model.network_.w_ei.sum(1), rtol=1e-5)
     assert float(even.network_.w_ei.std()) < 1e-6 < float(model.network_.w_ei.std())
     lone = evidence_regimes.no_excitation(model, fold(CELL))
@@ -182,6 +184,33 @@ def test_ablations_change_what_they_say_and_keep_the_rest():
     assert float(model.network_.w_ee.sum()) > 0
     x = fold(CELL).test
     assert np.abs(lone.transform(x) - model.transform(x)).max() > 1e-6
+
+
+def test_uniform_inhibition_lowers_the_excitation_until_nothing_runs_away(monkeypatch):
+    tried = []
+
+    def figures(model, data):
+        tried.append(model.totals_)
+        if len(tried) < 4:
+            raise UnstableNetwork("rates ran away")
+        return {"excitation held": model.totals_[0] / model.J[0]}
+
+    monkeypatch.setattr(evidence_regimes, "figures", figures)
+    found = evidence_regimes.uniform_inhibition(fold(CELL), CELL)
+    assert found["excitation held"] == pytest.approx(tried[0][0] / encoder(CELL).J[0] * 0.98**3)
+    assert {totals[1:] for totals in tried} == {encoder(CELL).totals_[1:]}
+
+
+def test_images_to_learn_from_and_to_tell_apart_do_not_overlap_and_have_full_contrast():
+    case = evidence_labels.LABELS.cases["smoke"][0]
+    work = evidence_labels.setup(Cell(case, 1000, "smoke"))
+    rows = {row.tobytes() for row in work.learn.round(6)}
+    clean = work.test[evidence_labels.Degradation(1.0, 0.0)]
+    assert not rows & {row.tobytes() for row in clean.round(6)}
+    np.testing.assert_allclose(work.encoder.encode(work.learn).contrast, 2.0, rtol=1e-4)
+    # Unit-norm codes that are proportional to contrast are told apart alike at every contrast.
+    found = evidence_labels.without_lateral(work, Cell(case, 1000, "smoke"))
+    assert found["accuracy, contrast 0.1, noise 0"] == found["accuracy, contrast 1, noise 0"] > 0.3
 
 
 def test_decoders_find_a_linear_code_and_a_classifier_clusters():

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from armillary.neuro.ssn.dynamics import Regime as Regime
     from armillary.neuro.ssn.dynamics import SSNDynamics as SSNDynamics
     from armillary.neuro.ssn.dynamics import UnstableNetwork as UnstableNetwork
-    from armillary.neuro.ssn.encoder import (
+    from armillary.neuro.ssn.encoder import SSNEncoder as SSNEncoder
+    from armillary.neuro.ssn.encoding import (
         ContrastOutsideTraining as ContrastOutsideTraining,
     )
-    from armillary.neuro.ssn.encoder import Encoding as Encoding
-    from armillary.neuro.ssn.encoder import SSNEncoder as SSNEncoder
-    from armillary.neuro.ssn.encoder import UnconvergedRates as UnconvergedRates
+    from armillary.neuro.ssn.encoding import Encoding as Encoding
+    from armillary.neuro.ssn.encoding import UnconvergedRates as UnconvergedRates
     from armillary.neuro.ssn.metrics import active_fraction as active_fraction
     from armillary.neuro.ssn.metrics import energy as energy
     from armillary.neuro.ssn.metrics import treves_rolls as treves_rolls
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from armillary.neuro.ssn.responses import contrast_response as contrast_response
 
 _HOMES = {
-    "ContrastOutsideTraining": "encoder",
-    "Encoding": "encoder",
+    "ContrastOutsideTraining": "encoding",
+    "Encoding": "encoding",
     "FixedPoint": "dynamics",
     "Regime": "dynamics",
     "Rules": "network",
     "SSNDynamics": "dynamics",
     "SSNEncoder": "encoder",
-    "UnconvergedRates": "encoder",
+    "UnconvergedRates": "encoding",
     "UnstableNetwork": "dynamics",
     "active_fraction": "metrics",
     "contrast_response": "responses",

@@ -31,6 +31,8 @@ CARD = Card(
         "every-degradation-without-lateral",
         "every-degradation-against-all",
         "textures-at-low-contrast",
+        "labels-at-low-contrast",
+        "labels-against-all",
         "on-the-front",
         "on-the-front-at-every-contrast",
         "faster-than-lasso",

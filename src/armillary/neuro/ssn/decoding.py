@@ -65,6 +65,13 @@ def unit_codes(features: Float64[NDArray, "n F"]) -> Float64[NDArray, "n F"]:
     return features / np.where(norms > 0, norms, 1)
 
 
+def split_signs(codes: Float64[NDArray, "n F"]) -> Float64[NDArray, "n G"]:
+    """Positive and negative parts of signed codes side by side; other codes as they are."""
+    if (codes < 0).any():
+        return np.concatenate([np.maximum(codes, 0), np.maximum(-codes, 0)], axis=1)
+    return codes
+
+
 #: Patches of one sample of a texture.
 BAG = 9
 
@@ -75,9 +82,7 @@ def bags(features: Float64[NDArray, "n F"]) -> Float64[NDArray, "samples G"]:
     Positive and negative parts of signed codes are averaged apart: their mean alone would be near
     zero for any texture.
     """
-    codes = unit_codes(features)
-    if (codes < 0).any():
-        codes = np.concatenate([np.maximum(codes, 0), np.maximum(-codes, 0)], axis=1)
+    codes = split_signs(unit_codes(features))
     return codes.reshape(-1, BAG, codes.shape[1]).mean(axis=1)
 
 

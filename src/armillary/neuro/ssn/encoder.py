@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,13 +17,20 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from armillary.neuro.ssn.dynamics import SSNDynamics, UnstableNetwork
+from armillary.neuro.ssn.encoding import (
+    ContrastOutsideTraining,
+    Encoding,
+    UnconvergedRates,
+    first_runaway,
+    refuse_non_finite,
+)
 from armillary.neuro.ssn.network import BATCH, Learner, Network, Rules
 from armillary.neuro.ssn.settings import check_settings, own_generator
 from armillary.neuro.ssn.whitening import Directions, Whitening
 from armillary.output import progress
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float
+    from jaxtyping import Float
 
 Totals = tuple[float, float, float, float]
 
@@ -35,59 +42,6 @@ DECODER_RIDGE = 0.01
 LAST_CHECK = 64
 #: Patches that settle together: enough to fill the machine, few enough to stay in its caches.
 BLOCK = 512
-
-
-class ContrastOutsideTraining(UserWarning):
-    """Contrasts were asked for that the network did not see while it learned."""
-
-
-class UnconvergedRates(UserWarning):
-    """Some patches' rates had not settled when their time was over."""
-
-
-class Encoding(NamedTuple):
-    """Codes with what is to be known of each.
-
-    Attributes:
-        rates: (n, E) rates of the excitatory units in Hz.
-        contrast: (n,) the contrast that each patch entered with.
-        converged: (n,) whether its rates settled.
-        residual: (n,) ||phi(u) - r|| / ||r|| over all units.
-        oscillating: (n,) whether its rates moved in a cycle instead.
-        blank: (n,) constant patches: no direction to code, all rates zero.
-    """
-
-    rates: Float[NDArray, "n E"]
-    contrast: Float[NDArray, " n"]
-    converged: Bool[NDArray, " n"]
-    residual: Float[NDArray, " n"]
-    oscillating: Bool[NDArray, " n"]
-    blank: Bool[NDArray, " n"]
-
-
-def _first_runaway(dynamics: SSNDynamics, drive: torch.Tensor) -> int:
-    """The first item whose rates run away; some item's do. Items do not see each other."""
-    calm, wild = 0, len(drive)  # so many from the start are calm; so many are not
-    while wild - calm > 1:
-        middle = (calm + wild) // 2
-        try:
-            dynamics.fixed_point(drive[calm:middle])
-            calm = middle
-        except UnstableNetwork:
-            wild = middle
-    return wild - 1
-
-
-def _refuse_non_finite(X: ArrayLike) -> None:
-    """Say where a table of numbers is not finite; what is no such table is told by scikit-learn."""
-    if isinstance(X, np.ndarray) and X.ndim == 2 and np.issubdtype(X.dtype, np.floating):
-        bad = np.argwhere(~np.isfinite(X))
-        if len(bad):
-            row, column = bad[0]
-            raise ValueError(
-                f"X[{row}, {column}] is {X[row, column]} (NaN and infinity are refused; "
-                f"{len(bad)} numbers are): leave those patches out"
-            )
 
 
 class SSNEncoder(TransformerMixin, BaseEstimator):
@@ -231,7 +185,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
     def _patches(self, X: ArrayLike, *, reset: bool) -> NDArray:
         """(n, pixels) float patches."""
         given = getattr(X, "dtype", None)
-        _refuse_non_finite(X)
+        refuse_non_finite(X)
         checked = np.asarray(
             validate_data(
                 self,
@@ -303,7 +257,11 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         )
 
     def _finish(self, patches: NDArray) -> None:
-        """Make sure of stability, and fit the decoders with and without lateral connections."""
+        """Make sure of stability, and fit the decoders with and without lateral connections.
+
+        Connections that did not take part in learning may not be stable when they are put back:
+        there is no decoder for them then.
+        """
         self._stabilise(patches)
         step = max(1, len(patches) // DECODER_PATCHES)
         some = patches[::step][:DECODER_PATCHES].astype(np.float64)
@@ -311,7 +269,12 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
         contrast = found.norm / self.reference_norm_
         self.decoders_: dict[bool, NDArray] = {}
         for lateral in (True, False):
-            features = np.sqrt(self._encode(found, contrast, lateral).rates)
+            try:
+                features = np.sqrt(self._encode(found, contrast, lateral).rates)
+            except UnstableNetwork:
+                if lateral == self.lateral:
+                    raise
+                continue
             penalty = DECODER_RIDGE * float((features**2).mean()) * len(features) or 1.0
             ridge = Ridge(alpha=penalty, fit_intercept=False)
             ridge.fit(features, some - some.mean(axis=1, keepdims=True))
@@ -400,7 +363,7 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
                 try:
                     parts.append(dynamics.fixed_point(drive))
                 except UnstableNetwork as error:
-                    at = _first_runaway(dynamics, drive)
+                    at = first_runaway(dynamics, drive)
                     raise UnstableNetwork(
                         f"X[{start + at}] enters at contrast {float(c[at]):.4g} (learned: "
                         f"{self.contrast_range[0]:g} to {self.contrast_range[1]:g}) and is too "
@@ -442,6 +405,12 @@ class SSNEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"X has the shape {rates.shape}, expected (n, {self.n_exc}) rates")
         if not np.isfinite(rates).all() or (rates < 0).any():
             raise ValueError("X holds negative or non-finite numbers: rates are >= 0")
+        if bool(self.lateral) not in self.decoders_:
+            raise UnstableNetwork(
+                "lateral=True: this encoder learned without lateral connections, and with them "
+                "put back rates of its training patches run away: there is no decoder for "
+                "such codes; learn with lateral=True"
+            )
         return np.sqrt(rates) @ self.decoders_[bool(self.lateral)]
 
     # ---- looking inside ------------------------------------------------------------------------

@@ -41,6 +41,8 @@ from armillary.neuro.ssn.responses import (
 #: The weak end, the low and the high contrast of the claims, and between them.
 WEAK, LOW, HIGH = 0.05, 0.1, 4.0
 CONTRASTS = (WEAK, LOW, 0.25, 0.5, 1.0, 2.0, HIGH)
+#: Times that J_EE is lowered by 2 % at most: to an eighth.
+MOST_SHRINKS = 100
 
 
 def setup(cell: Cell) -> Fold:
@@ -51,19 +53,28 @@ def cut(model: SSNEncoder, data: Fold) -> SSNEncoder:
     return model.ablate()
 
 
-def uniform_inhibition(model: SSNEncoder, data: Fold) -> SSNEncoder:
-    """Every inhibitory unit inhibits every excitatory one alike; totals stay.
-
-    Inhibition that is not tuned may not hold the excitation: J_EE is then lowered until it does.
-    """
+def even_inhibition(model: SSNEncoder) -> SSNEncoder:
+    """Every inhibitory unit inhibits every excitatory one alike; totals stay."""
     w = model.network_.w_ei
     even = torch.full_like(w, model.network_.totals[1] / w.shape[1])
-    view = with_network(model, dataclasses.replace(model.network_, w_ei=even))
-    while not stays_finite(view, data):
-        held = dataclasses.replace(view.network_)
-        held.shrink_excitation()
-        view = with_network(view, held)
-    return view
+    return with_network(model, dataclasses.replace(model.network_, w_ei=even))
+
+
+def uniform_inhibition(data: Fold, cell: Cell) -> Mapping[str, float]:
+    """Inhibition that is not tuned may not hold the excitation.
+
+    J_EE is then lowered by 2 % at a time until no patch or grating that is looked at runs away
+    ("excitation held" tells how far).
+    """
+    view = even_inhibition(encoder(cell))
+    for _ in range(MOST_SHRINKS):
+        try:
+            return figures(view, data)
+        except UnstableNetwork:
+            held = dataclasses.replace(view.network_)
+            held.shrink_excitation()
+            view = with_network(view, held)
+    return figures(view, data)
 
 
 def no_excitation(model: SSNEncoder, data: Fold) -> SSNEncoder:
@@ -77,16 +88,6 @@ def with_network(model: SSNEncoder, network: Network) -> SSNEncoder:
     view = copy.copy(model)
     view.network_ = network
     return view
-
-
-def stays_finite(model: SSNEncoder, data: Fold) -> bool:
-    """Whether rates of the test patches do not run away at the highest contrast."""
-    try:
-        quietly_encoded(model, data.test, HIGH)
-        quietly_encoded(model, data.test, HIGH / 2)
-    except UnstableNetwork:
-        return False
-    return True
 
 
 def learned(**settings: object) -> Callable[[Fold, Cell], Mapping[str, float]]:
@@ -173,7 +174,7 @@ REGIMES = Experiment(
     contenders=(
         Contender("ours", learned()),
         Contender("no-lateral", changed(cut)),
-        Contender("uniform-inhibition", changed(uniform_inhibition)),
+        Contender("uniform-inhibition", uniform_inhibition),
         Contender("no-excitation", changed(no_excitation)),
         Contender("linear", learned(**LINEAR)),
         Contender("random", learned(n_iter=0)),
@@ -310,6 +311,6 @@ REGIMES = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 10},
+    seeds={"smoke": 1, "quick": 3, "full": 7, "long": 10},
     packages=("torch", "scikit-learn", "scikit-image"),
 )

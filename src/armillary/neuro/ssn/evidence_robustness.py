@@ -259,7 +259,7 @@ _ALL = ("no-lateral", "divisive", *_RIVALS, *_NORMALISED)
 CASES = {
     "smoke": [patch_case(8, 24, 6, 300, 12)],
     "quick": [patch_case(10, 96, 150, 1500, 80)],
-    "full": [patch_case(10, 192, 1200, 12_000, 240)],
+    "full": [patch_case(10, 192, 1200, 8000, 160)],
     "long": [patch_case(10, 192, 1200, 12_000, 240), patch_case(16, 384, 2400, 24_000, 400)],
 }
 

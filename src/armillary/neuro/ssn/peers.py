@@ -30,12 +30,12 @@ SETTINGS: dict[str, float] = {
     "ica-normalised": 1.0,
     "pca": 1.0,  # share of the components kept
     "pca-normalised": 1.0,
-    "nmf": 0.01,  # penalty on the code
-    "nmf-normalised": 0.01,
-    "divisive": 2.0,  # semi-saturation, in drives of a patch of full contrast
-    "divisive-normalised": 2.0,
-    "autoencoder": 0.1,  # standard deviation of the noise it learns to take off
-    "autoencoder-normalised": 0.1,
+    "nmf": 1.0,  # penalty on the code
+    "nmf-normalised": 1.0,
+    "divisive": 1.0,  # semi-saturation, in drives of a patch of full contrast
+    "divisive-normalised": 1.0,
+    "autoencoder": 0.0,  # standard deviation of the noise it learns to take off
+    "autoencoder-normalised": 0.0,
 }
 
 

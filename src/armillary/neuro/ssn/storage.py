@@ -131,7 +131,9 @@ def _built(header: dict[str, Any], arrays: dict[str, NDArray]) -> SSNEncoder:
     }
     j_ee, j_ei, j_ie, j_ii = header["totals"]
     encoder.network_ = Network(**tensors, totals=(j_ee, j_ei, j_ie, j_ii), gain=header["gain"])
-    encoder.decoders_ = {bool(key): arrays[f"decoder.{key}"] for key in (0, 1)}
+    # An encoder that learned without lateral connections may have no decoder for codes with them.
+    kinds = [0] if not encoder.lateral and "decoder.1" not in arrays else [0, 1]
+    encoder.decoders_ = {bool(kind): arrays[f"decoder.{kind}"] for kind in kinds}
     encoder._mean_rate = arrays.get("mean_rate")
     encoder._rng = np.random.default_rng()
     encoder._rng.bit_generator.state = header["generator"]

@@ -1,4 +1,4 @@
-"""How the settings were chosen: four values each, on seeds that no reported figure uses.
+"""How the settings were chosen: a grid for each, on seeds that no reported figure uses.
 
     python -m armillary.neuro.ssn.tuning -o settings.csv
 
@@ -35,16 +35,16 @@ from armillary.neuro.ssn.responses import contrast_response
 SEEDS = (1000, 1001)
 CASE = patch_case(10, 192, 600, 6000, 120)
 
-PENALTIES = (0.005, 0.02, 0.05, 0.1)
+PENALTIES = (0.0025, 0.005, 0.02, 0.05, 0.1)
 SHARES = (0.25, 0.5, 0.75, 1.0)
 GRIDS: dict[str, Sequence[float]] = {
     "sparse-coding": PENALTIES,
     "lca": PENALTIES,
     "ica": SHARES,
     "pca": SHARES,
-    "nmf": (0.0, 1e-4, 1e-3, 1e-2),
-    "divisive": (0.25, 0.5, 1.0, 2.0),
-    "autoencoder": (0.1, 0.25, 0.5, 1.0),
+    "nmf": (0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0),
+    "divisive": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    "autoencoder": (0.0, 0.03, 0.1, 0.25, 0.5, 1.0),
 }
 TOTALS = (
     (1.5, 1.25, 1.75, 0.3), (1.5, 1.5, 2.0, 0.3), (1.75, 1.25, 2.0, 0.3), (1.5, 1.0, 1.5, 0.3),
@@ -54,9 +54,11 @@ TOTALS = (
 Tried = tuple[str, str, float, str]
 
 
-def rivals_tried(work: Work, cell: Cell, names: Sequence[str]) -> Iterator[Tried]:
+def rivals_tried(
+    work: Work, cell: Cell, names: Sequence[str], values: Sequence[float] | None = None
+) -> Iterator[Tried]:
     for name in names:
-        for value in GRIDS[name]:
+        for value in values or GRIDS[name]:
             for twin in (name, f"{name}-normalised"):
                 yield twin, f"{value:g}", mean_cosine(work, _features(twin, value, work, cell)), ""
 
@@ -89,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-o", "--out", default="settings.csv")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--values", type=float, nargs="+", help="instead of a rival's grid")
     parser.add_argument("--who", nargs="+", choices=["ours", *GRIDS], default=["ours", *GRIDS])
     given = parser.parse_args()
     scores: dict[tuple[str, str], list[float]] = {}
@@ -96,7 +99,9 @@ def main() -> None:
     for seed in given.seeds:
         cell = Cell(CASE, seed, "long")
         work = setup(cell)
-        tried = rivals_tried(work, cell, [name for name in given.who if name != "ours"])
+        tried = rivals_tried(
+            work, cell, [name for name in given.who if name != "ours"], given.values
+        )
         if "ours" in given.who:
             tried = itertools.chain(tried, totals_tried(work, cell))
         for name, setting, value, remark in output.progress(tried, f"seed {seed}"):
