@@ -53,8 +53,8 @@ SEQUENCES = Experiment(
         Claim(
             id="sequences-beat-other-inits",
             statement="They are at least 2 points more accurate than with torch's default, He's, "
-            "the fluctuation-driven or Ding's initialisation, which were not tuned: they run at ours' "
-            "setting.",
+            "the fluctuation-driven or Ding's initialisation, which were not tuned: they run at "
+            "ours' setting.",
             paper="Does not report sequences with other initialisations.",
             conditions=(Condition(Stat("accuracy", over=_INITS, form="difference"), at_least=2.0),),
         ),
