@@ -171,7 +171,7 @@ RESIDUAL = Experiment(
     cases={
         "smoke": [_residual(7, 4, 2, 8, rows=200)],
         "quick": [],
-        "full": [_residual(101, 8, 60)],
+        "full": [_residual(101, 8, 50)],
         "long": [_residual(101, 8, 400), _residual(201, 8, 400)],
     },
     setup=clothes,

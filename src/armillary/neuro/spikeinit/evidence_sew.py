@@ -172,7 +172,7 @@ SEW_TRAINING = Experiment(
     cases={
         "smoke": [_sew(7, 4, 2, rows=200, batch=8)],
         "quick": [],
-        "full": [_sew(31, 8, 60)],
+        "full": [_sew(31, 8, 50)],
         "long": [_sew(31, 8, 400), _sew(101, 8, 400)],
     },
     setup=clothes,
