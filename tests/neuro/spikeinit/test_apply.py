@@ -382,3 +382,16 @@ def test_a_profile_leaves_the_network_as_it_was(rows):
     assert list(table.columns) == ["layer", "rate", "dead_frac", "grad_rms", "slope"]
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_by_the_sew_rule_one_neuron_of_a_hundred_ever_fires_with_half_of_the_inputs_on():
+    """Its definition: a constant drive of variance σ²/2 a weight, summed up by the leak."""
+    x = (torch.rand(100, 400, generator=torch.Generator().manual_seed(2)) < 0.5).float()
+    model = nn.Sequential(nn.Linear(400, 4000, bias=False), LIF(0.5, 0.5, 0.5))
+    sample = x.unsqueeze(0).expand(12, -1, -1)
+    report = init_(model, sample=sample, roles={"0": "sew"}, generator=generator())
+    sigma = 0.5 / 2.3263478740408408 / (0.5 * math.sqrt(0.5) / (1 - 0.5))
+    assert report.layers[0].sigma == pytest.approx(sigma)
+    with torch.no_grad():
+        ever = model(sample).amax(0)
+    assert ever.mean().item() == pytest.approx(0.01, abs=0.002)

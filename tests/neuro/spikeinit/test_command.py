@@ -85,15 +85,16 @@ def test_check_shows_where_spikes_die_and_init_mends_it(folder, capsys):
     assert all(0.04 < row["rate"] < 0.25 for row in after)
 
 
-def test_train_learns_and_writes_its_weights(folder, capsys):
+@pytest.mark.parametrize("model", ["deep_ms_resnet:7", "deep_sew_resnet:7"])
+def test_train_learns_and_writes_its_weights(folder, capsys, model):
     out = folder / "w.safetensors"
-    arguments = ["--model", "deep_ms_resnet:7", "--steps", "40", "-o", str(out)]
+    arguments = ["--model", model, "--steps", "40", "-o", str(out)]
     assert run(["spikeinit", "train", *arguments]) == 0
     said = capsys.readouterr().out
     assert float(said.split("accuracy ")[1].split(" %")[0]) > 60
     from safetensors.numpy import load_file
 
-    assert "body.stem.weight" in load_file(out)
+    assert any(name.startswith("body.stem") for name in load_file(out))
 
 
 def test_train_takes_your_own_images(folder, capsys):

@@ -12,7 +12,14 @@ import torch
 from torch import nn
 
 from armillary.evidence.shapes import Case, Cell
-from armillary.neuro.spikeinit import evidence, evidence_depth, solve
+from armillary.neuro.spikeinit import (
+    evidence,
+    evidence_depth,
+    evidence_sew,
+    evidence_thousand,
+    evidence_trained,
+    solve,
+)
 from armillary.neuro.spikeinit import evidence_networks as networks
 
 
@@ -22,13 +29,76 @@ def test_the_alpha_of_the_evidence_is_that_of_the_theory():
 
 def test_every_contender_of_a_family_is_built_as_named():
     sample = networks.digits(0).x[:32]
-    for name in (*evidence.INITS, *evidence.BATCH_NORMS, *networks.OURS):
+    ours = [name for name in networks.OURS if name != "no-sew-rule"]
+    for name in (*evidence.INITS, *evidence.BATCH_NORMS, *ours):
         model = networks.build(name, "plain", 3, 16, sample, 0)
         norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         assert bool(norms) == (name in evidence.BATCH_NORMS), name
     zero = networks.build("tdbn-zero", "residual", 7, 4, sample, 0)
     assert not zero.body.blocks[0].conv2[1].weight.any()
     assert networks.build("tdbn", "residual", 7, 4, sample, 0).body.blocks[0].conv2[1].weight.any()
+
+
+def test_every_normalisation_and_ours_went_through_the_grid():
+    for family, rivals in (
+        ("plain", evidence.BATCH_NORMS),
+        ("sequence", evidence.BATCH_NORMS),
+        ("residual", evidence.RESIDUAL_NORMS),
+        ("sew", evidence.RESIDUAL_NORMS),
+    ):
+        for name in ("ours", *rivals):
+            setting = networks.TUNED[family, name]
+            assert setting in networks.GRID, (family, name)
+
+
+def test_the_sew_rule_is_what_its_ablation_lacks():
+    sample = networks.digits(0).x[:32]
+    ours, without = (
+        networks.build(name, "sew", 7, 4, sample, 0) for name in ("ours", "no-sew-rule")
+    )
+    scale = [float(m.body.blocks[0].conv2.weight.detach().std()) for m in (ours, without)]
+    assert scale[0] < 0.3 * scale[1]
+    assert torch.equal(ours.body.blocks[0].conv1.weight, without.body.blocks[0].conv1.weight)
+
+
+def test_sequences_are_images_read_a_row_a_step():
+    model = networks.build("tebn", "sequence", 2, 16, torch.randn(4, 1, 6, 5), 0)
+    assert model.T == 6
+    assert model.body[1][0].in_features == 5
+    seen = []
+    model.body.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    images = torch.randn(4, 1, 6, 5)
+    model(images)
+    assert torch.equal(seen[0][2, 3], images[3, :, 2])
+
+
+def test_a_network_that_never_comes_to_80_percent_counts_with_its_last_step():
+    class Best(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.one_hot(x.flatten().long(), 10).float()
+
+    y = torch.arange(10).repeat(30)
+    x = torch.where(torch.arange(300) % 10 < 7, y, (y + 1) % 10).view(-1, 1, 1, 1).float()
+    rising = evidence_trained.Rising(Best(), networks.Split(x, y, x, y))
+    for step in (25, 26, 50):
+        rising(step, 0.0)
+    assert rising.reached == {60: 25}
+
+
+def test_sew_sums_stay_at_the_design_by_the_rule_only():
+    cell = Cell(Case("c", x={"depth": 13, "width": 8}), 1000, "smoke")
+    work = networks.digits(1000)
+    found = {c.name: c.run(work, cell) for c in evidence_sew.SEW_PROFILE.contenders[:2]}
+    assert found["ours"]["branch_rate"] < 0.01 < found["no-sew-rule"]["branch_rate"]
+    assert found["ours"]["sum_error"] < found["no-sew-rule"]["sum_error"]
+
+
+@pytest.mark.parametrize("name", ["spikingjelly", "snntorch"])
+def test_hosts_have_their_own_neurons_and_fall_silent(name):
+    pytest.importorskip(name)
+    cell = Cell(Case("c", x={"width": 32, "depth": 12}), 1000, "smoke")
+    found = evidence_depth.host(name)(evidence_depth.spike_trains(cell), cell)
+    assert found["rate_10"] <= 1e-4
 
 
 def test_alphas_are_the_contenders_own():
@@ -84,8 +154,8 @@ def test_a_rival_that_fires_has_the_surrogate_that_keeps_its_gradient_best():
 def test_branches_that_are_out_from_the_start_are_never_trained():
     cell = Cell(Case("c", x={"depth": 7, "width": 4, "steps": 2, "batch": 8}), 1000, "smoke")
     work = networks.digits(1000)
-    assert set(evidence.thousand("trunk-only")(work, cell)) == {"accuracy", "finite"}
-    ours = evidence.thousand("ours")(work, cell)
+    assert set(evidence_thousand.thousand("trunk-only")(work, cell)) == {"accuracy", "finite"}
+    ours = evidence_thousand.thousand("ours")(work, cell)
     assert 0 < ours["branches_moved"] < 1
     assert 0 < ours["branch_variance"] < 1
 
@@ -120,4 +190,4 @@ def test_spikes_are_counted_a_sample():
 
     x = torch.zeros(7, 1, 2, 2)
     split = networks.Split(x, torch.zeros(7), x, torch.zeros(7))
-    assert evidence._spikes(Always(), split) == 3 * 5
+    assert evidence_trained.spikes_sent(Always(), split) == 3 * 5

@@ -10,7 +10,14 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from armillary.neuro.spikeinit import LIF, Neuron, deep_ms_resnet, plain_mlp, vgg9_snn
+from armillary.neuro.spikeinit import (
+    LIF,
+    Neuron,
+    deep_ms_resnet,
+    deep_sew_resnet,
+    plain_mlp,
+    vgg9_snn,
+)
 from armillary.neuro.spikeinit.peers import (
     BNTT,
     INITIALISATIONS,
@@ -30,9 +37,42 @@ def test_a_thousand_layers_are_166_166_and_167_blocks():
     assert convolutions + 1 == 1000
 
 
+def test_sew_blocks_add_spikes_to_spikes():
+    """By hand: a block of stride 1 hands on its input and the spikes of its branch."""
+    model = deep_sew_resnet(7, 3, T=2).eval()
+    block = model.body.blocks[0]
+    x = (torch.rand(2, 5, 3, 4, 4, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    with torch.no_grad():
+        branch = block.neuron2(block.conv2(block.neuron1(block.conv1(x))))
+        assert torch.equal(block(x), x + branch)
+        assert set(branch.unique().tolist()) <= {0.0, 1.0}
+        changing = model.body.blocks[1]
+        assert changing.shortcut[1](changing.shortcut[0](x)).unique().numel() <= 2
+
+
+def test_both_residual_networks_have_the_same_layers():
+    shapes = [
+        [tuple(p.shape) for p in build(13, 4).parameters()]
+        for build in (deep_ms_resnet, deep_sew_resnet)
+    ]
+    assert shapes[0] == shapes[1]
+
+
+def test_checkpointing_changes_no_gradient_of_a_sew_network():
+    x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for segment in (0, 2):
+        torch.manual_seed(0)
+        model = deep_sew_resnet(13, 4, T=2, checkpoint_segment=segment)
+        model(x).square().sum().backward()
+        gradients.append(model.body.blocks[0].conv1.weight.grad)
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
 @pytest.mark.parametrize(
     ("build", "said"),
     [
+        (lambda: deep_sew_resnet(5), "depth=5"),
         (lambda: deep_ms_resnet(6), "depth=6"),
         (lambda: plain_mlp(0), "depth=0"),
         (lambda: plain_mlp(T=0), "T=0"),

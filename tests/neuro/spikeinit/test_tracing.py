@@ -14,6 +14,7 @@ from armillary.neuro.spikeinit import (
     NormalisationFound,
     UnsupportedNeuron,
     calibrate,
+    depth_profile,
     init_,
     solve,
 )
@@ -175,3 +176,24 @@ def test_neurons_of_your_own_are_calibrated_step_by_step(rows):
     assert "static" in report.layers[0].note
     calibrate(model, rows, 0.15, neurons=readers)
     assert model(rows).mean().item() == pytest.approx(0.15, rel=0.02)
+
+
+def test_the_profile_reads_neurons_of_your_own_that_do_not_say_their_step_mode(rows):
+    """A quarter of the neurons never fire, whether one call is a step or all steps."""
+    model = Loop()
+    init_(model, sample=rows, neurons=(readers := {Step: lambda m: Neuron(0.5, 0.5, 0.5)}))
+    with torch.no_grad():
+        model.layer.weight[:32] = 0
+    table = depth_profile(model, rows, neurons=readers)
+    assert table.dead_frac.tolist() == [0.25]
+    assert table.rate[0] == pytest.approx(model(rows).mean().item(), rel=1e-5)
+
+    class Whole(LIF):
+        pass
+
+    whole = nn.Sequential(nn.Linear(64, 128, bias=False), Whole())
+    with torch.no_grad():
+        whole[0].weight.copy_(model.layer.weight)
+    steps = rows.expand(4, *rows.shape)
+    table = depth_profile(whole, steps, neurons={Whole: lambda m: m.neuron})
+    assert table.dead_frac.tolist() == [0.25]

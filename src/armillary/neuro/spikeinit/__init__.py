@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from armillary.neuro.spikeinit.apply import spiking_normal_ as spiking_normal_
     from armillary.neuro.spikeinit.calibration import calibrate as calibrate
     from armillary.neuro.spikeinit.models import deep_ms_resnet as deep_ms_resnet
+    from armillary.neuro.spikeinit.models import deep_sew_resnet as deep_sew_resnet
     from armillary.neuro.spikeinit.models import plain_mlp as plain_mlp
     from armillary.neuro.spikeinit.models import vgg9_snn as vgg9_snn
     from armillary.neuro.spikeinit.neurons import LIF as LIF
@@ -53,6 +54,7 @@ _HOMES = {
     "UnsupportedNeuron": "adapters",
     "calibrate": "calibration",
     "deep_ms_resnet": "models",
+    "deep_sew_resnet": "models",
     "depth_profile": "profile",
     "init_": "apply",
     "max_rate": "theory",

@@ -15,6 +15,7 @@ CARD = Card(
     claims=(
         "rate-keeps",
         "others-fall-silent",
+        "default-layers-fall-silent",
         "dings-gradient-dies",
         "plain-beats-batch-norm",
         "plain-beats-other-inits",
@@ -22,6 +23,10 @@ CARD = Card(
         "single-rows-beat-batch-norm",
         "residual-matches-batch-norm",
         "fewer-spikes",
+        "sew-branches-start-quiet",
+        "sew-matches-batch-norm",
+        "sequences-match-batch-norm",
+        "sequences-beat-other-inits",
         "a-thousand-layers-train",
         "its-branches-work",
         "others-do-not-train-a-thousand",

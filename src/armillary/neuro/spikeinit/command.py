@@ -187,7 +187,10 @@ def train(
     ] = "digits",
     model: Annotated[
         str,
-        typer.Option(help="deep_ms_resnet, plain_mlp or vgg9_snn, and :DEPTH for the first two."),
+        typer.Option(
+            help="deep_ms_resnet, deep_sew_resnet, plain_mlp or vgg9_snn, and :DEPTH for all but "
+            "the last."
+        ),
     ] = "deep_ms_resnet:101",
     width: Annotated[int, typer.Option(min=1, help="Channels or neurons of a layer.")] = 8,
     steps: Annotated[int, typer.Option(min=1, help="Minibatches.")] = 100,
@@ -439,16 +442,16 @@ def _named(
     if kind == "plain_mlp":
         return models.plain_mlp(int(depth or 20), width, classes, inputs=x[0].numel(), T=T)
     strides = (2, 1, 1) if x.shape[-1] <= 8 else (2, 2, 1)
-    return models.deep_ms_resnet(
-        int(depth or 101), width, classes, T=T, strides=strides, grid=4,
-        checkpoint_segment=checkpoint,
-    )  # fmt: skip
+    layers = int(depth or (101 if kind == "deep_ms_resnet" else 51))
+    return models.MODELS[kind](
+        layers, width, classes, T=T, strides=strides, grid=4, checkpoint_segment=checkpoint
+    )
 
 
 def _block_scale(name: str) -> float:
     """50 over the number of residual blocks: steps of many branches add up."""
     kind, _, depth = name.partition(":")
-    if kind != "deep_ms_resnet" or not depth.isdigit():
+    if not kind.endswith("_resnet") or not depth.isdigit():
         return 1.0
     return min(1.0, 50 / max(1, (int(depth) - 1) // 2))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from armillary.evidence.shapes import (
     Contender,
     Experiment,
     Metric,
+    Need,
     Stat,
 )
 from armillary.neuro.spikeinit.apply import spiking_normal_
@@ -132,7 +134,62 @@ def rival(name: str) -> Run:
     return run
 
 
+def host(name: Literal["spikingjelly", "snntorch"]) -> Run:
+    """A network of a library's own layers as they come: torch's weights, its neuron's constants.
+
+    SpikingJelly: τ = 2, threshold 1, its sigmoid surrogate. snnTorch: β = 0.9 as in its tutorials
+    (there is no default), threshold 1, reset by subtraction, its arctangent surrogate.
+    """
+
+    def run(work: Tensor, cell: Cell) -> Mapping[str, float]:
+        depth = int(cell.case.x["depth"])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(cell.seed)
+            network = (_Jelly if name == "spikingjelly" else _SnnTorch)(work.shape[-1], depth)
+        return _measured(network, work, cell, RATE)
+
+    return run
+
+
+class _Jelly(nn.Module):
+    """SpikingJelly's layers and neurons over all steps; the answer is averaged over them."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        from spikingjelly.activation_based import layer, neuron
+
+        super().__init__()
+        parts: list[nn.Module] = []
+        for _ in range(depth):
+            parts += [layer.Linear(width, width, step_mode="m"), neuron.LIFNode(step_mode="m")]
+        self.body = nn.Sequential(*parts)
+        self.readout = nn.Linear(width, 10)
+
+    def forward(self, x: Tensor, coded: bool = True) -> Tensor:
+        return self.readout(self.body(x)).mean(0)
+
+
+class _SnnTorch(nn.Module):
+    """snnTorch's neurons, a step at a time; the answer is averaged over the steps."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        import snntorch
+
+        super().__init__()
+        parts: list[nn.Module] = []
+        for _ in range(depth):
+            parts += [nn.Linear(width, width), snntorch.Leaky(beta=0.9, init_hidden=True)]
+        self.body = nn.Sequential(*parts)
+        self.readout = nn.Linear(width, 10)
+
+    def forward(self, x: Tensor, coded: bool = True) -> Tensor:
+        return torch.stack([self.readout(self.body(step)) for step in x]).mean(0)
+
+
 SILENT = ("torch-default", "kaiming", "fluctuation", "micheli", "ding-no-bias")
+
+
+def _peer(module: str) -> tuple[Need, ...]:
+    return (Need("extra", module, "pip install 'armillary[neuro-peers]'"),)
 
 
 def _cases(*widths: int, depth: int = DEPTH) -> list[Case]:
@@ -154,6 +211,8 @@ DEPTHS = Experiment(
         Contender("sim", initialised(method="sim")),
         Contender("correlated", initialised(rate=0.16, method="correlated")),
         *(Contender(name, rival(name)) for name in INITIALISATIONS),
+        Contender("spikingjelly", host("spikingjelly"), _peer("spikingjelly"), required=False),
+        Contender("snntorch", host("snntorch"), _peer("snntorch"), required=False),
         Contender("half-sigma", initialised(lambda p: (0.5 * p.sigma, p.alpha))),
         Contender("double-sigma", initialised(lambda p: (2 * p.sigma, p.alpha))),
         Contender("static-sigma", initialised(lambda p: (p.sigma_static, p.alpha))),
@@ -205,6 +264,16 @@ DEPTHS = Experiment(
             conditions=tuple(Condition(Stat("rate_10", of=name), at_most=1e-4) for name in SILENT),
         ),
         Claim(
+            id="default-layers-fall-silent",
+            statement="Networks of SpikingJelly's or snnTorch's own layers as they come, with "
+            "torch's weights, fire in at most one step of 10,000 by layer 10.",
+            paper="Builds on SpikingJelly; does not show its defaults.",
+            conditions=tuple(
+                Condition(Stat("rate_10", of=name), at_most=1e-4)
+                for name in ("spikingjelly", "snntorch")
+            ),
+        ),
+        Claim(
             id="dings-gradient-dies",
             statement="Ding's initialisation with its bias keeps firing, but its gradient at the "
             "first of 100 layers is at most a millionth of that at the last, with the surrogate "
@@ -216,6 +285,6 @@ DEPTHS = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 5, "full": 5, "long": 5},
+    seeds={"smoke": 1, "quick": 4, "full": 4, "long": 5},
     packages=("torch",),
 )

@@ -95,7 +95,7 @@ STEP_TIME = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 5},
+    seeds={"smoke": 1, "quick": 3, "full": 4, "long": 5},
     timed=Timing(warmups=1, repeats=3),
     packages=("torch",),
 )

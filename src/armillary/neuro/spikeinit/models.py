@@ -137,20 +137,32 @@ class SpikingNetwork(nn.Module):
         T: time steps.
         jelly: SpikingJelly's modules, whose neurons are reset before each forward pass.
         grid: images are averaged to grid×grid positions before the readout.
+        scan: images are read a row a time step, not repeated; T is then their height.
     """
 
     def __init__(
-        self, body: nn.Module, readout: nn.Module, T: int, jelly: Any = None, grid: int = 1
+        self,
+        body: nn.Module,
+        readout: nn.Module,
+        T: int,
+        jelly: Any = None,
+        grid: int = 1,
+        scan: bool = False,
     ) -> None:
         super().__init__()
         self.body, self.readout, self.T, self._jelly = body, readout, T, jelly
-        self.grid = grid
+        self.grid, self.scan = grid, scan
 
     def forward(self, x: Tensor, coded: bool = False) -> Tensor:
         """(batch, classes) logits of (batch, ...), or of (T, batch, ...) with ``coded``."""
         if self._jelly is not None:
             self._jelly.functional.reset_net(self)
-        sequence = x if coded else x.unsqueeze(0).expand(self.T, *x.shape)
+        if coded:
+            sequence = x
+        elif self.scan:  # (batch, channels, rows, columns): rows become time
+            sequence = x.permute(2, 0, 1, 3)
+        else:
+            sequence = x.unsqueeze(0).expand(self.T, *x.shape)
         spikes = self.body(sequence)
         if spikes.ndim > 3:
             pooled = nn.functional.adaptive_avg_pool2d(spikes.flatten(0, 1), self.grid)
@@ -159,27 +171,40 @@ class SpikingNetwork(nn.Module):
 
 
 class Block(nn.Module):
-    """A residual block with the membrane shortcut: x + conv2(s(conv1(s(x)))) (MS-ResNet)."""
+    """A residual block, which adds a membrane to the trunk (MS-ResNet) or spikes (SEW-ResNet).
 
-    def __init__(self, parts: Parts, fan_in: int, channels: int, stride: int) -> None:
+    MS: x + conv2(s(conv1(s(x)))), with a plain convolution as the shortcut where sizes change.
+    SEW: x + s(conv2(s(conv1(x)))), with a convolution and neurons as the shortcut there.
+    """
+
+    def __init__(
+        self, parts: Parts, fan_in: int, channels: int, stride: int, spikes: bool = False
+    ) -> None:
         super().__init__()
-        self.neuron1, self.neuron2 = parts.neuron(fan_in), parts.neuron(channels)
+        self.spikes = spikes
+        self.neuron1 = parts.neuron(channels if spikes else fan_in)
+        self.neuron2 = parts.neuron(channels)
         self.conv1 = parts.normalised(parts.conv(fan_in, channels, 3, stride), channels)
         self.conv2 = parts.normalised(parts.conv(channels, channels), channels)
         self.shortcut = None
         if stride != 1 or fan_in != channels:
             self.shortcut = parts.normalised(parts.conv(fan_in, channels, 1, stride), channels)
+            if spikes:
+                self.shortcut = nn.Sequential(self.shortcut, parts.neuron(channels))
         self.removed = False
 
     def forward(self, x: Tensor) -> Tensor:
         kept = x if self.shortcut is None else self.shortcut(x)
         if self.removed:
             return kept
+        if self.spikes:
+            return kept + self.neuron2(self.conv2(self.neuron1(self.conv1(x))))
         return kept + self.conv2(self.neuron2(self.conv1(self.neuron1(x))))
 
 
 class ResidualBody(nn.Module):
-    """A stem, blocks, and a last layer of neurons; optionally recomputed in the backward pass."""
+    """A stem, blocks, and (MS) a last layer of neurons; optionally recomputed in the backward
+    pass."""
 
     def __init__(self, stem: nn.Module, blocks: list[Block], last: nn.Module, segment: int) -> None:
         super().__init__()
@@ -196,6 +221,40 @@ class ResidualBody(nn.Module):
             for block in self.blocks:
                 x = block(x)
         return self.last(x)
+
+
+def _resnet(
+    spikes: bool,
+    depth: int,
+    width: int,
+    num_classes: int,
+    channels: int,
+    parts: Parts,
+    checkpoint_segment: int,
+    strides: tuple[int, int, int],
+    grid: int,
+) -> SpikingNetwork:
+    """A residual network whose sums are spikes or membranes; see `deep_ms_resnet`."""
+    blocks = (depth - 1) // 2
+    if blocks < 3:
+        raise ValueError(f"depth={depth!r}: expected at least 7, a stem and a block a stage")
+    sizes = [blocks // 3, blocks // 3, blocks - 2 * (blocks // 3)]
+    made: list[Block] = []
+    fan_in = width
+    for stage, count in enumerate(sizes):
+        size = width * 2**stage
+        for index in range(count):
+            stride = strides[stage] if stage and index == 0 else 1
+            made.append(Block(parts, fan_in, size, stride, spikes))
+            fan_in = size
+    stem = parts.normalised(parts.conv(channels, width, 3, strides[0]), width)
+    if spikes:  # neurons after the stem, and none after the last sum
+        stem, last = nn.Sequential(stem, parts.neuron(width)), nn.Identity()
+    else:
+        last = parts.neuron(fan_in)
+    body = ResidualBody(stem, made, last, checkpoint_segment)
+    readout = parts.linear(fan_in * grid**2, num_classes, bias=True)
+    return SpikingNetwork(body, readout, parts.T, parts.jelly, grid)
 
 
 def deep_ms_resnet(
@@ -216,6 +275,8 @@ def deep_ms_resnet(
 ) -> SpikingNetwork:
     """A residual spiking network of any depth: three stages of width, 2·width and 4·width.
 
+    Its shortcuts carry membranes: use it rather than `deep_sew_resnet` beyond 100 layers or so.
+
     Args:
         depth: convolutions, a stem and two a block; an even depth counts the classifier too, so
             that 1000 means 166, 166 and 167 blocks.
@@ -234,22 +295,37 @@ def deep_ms_resnet(
     Raises:
         ValueError: a depth below 7 (a block a stage).
     """
-    blocks = (depth - 1) // 2
-    if blocks < 3:
-        raise ValueError(f"depth={depth!r}: expected at least 7, a stem and a block a stage")
     parts = Parts(backend, T, tau, theta, norm, neuron)
-    sizes = [blocks // 3, blocks // 3, blocks - 2 * (blocks // 3)]
-    made: list[Block] = []
-    fan_in = width
-    for stage, count in enumerate(sizes):
-        size = width * 2**stage
-        for index in range(count):
-            made.append(Block(parts, fan_in, size, strides[stage] if stage and index == 0 else 1))
-            fan_in = size
-    stem = parts.normalised(parts.conv(channels, width, 3, strides[0]), width)
-    body = ResidualBody(stem, made, parts.neuron(fan_in), checkpoint_segment)
-    readout = parts.linear(fan_in * grid**2, num_classes, bias=True)
-    return SpikingNetwork(body, readout, T, parts.jelly, grid)
+    return _resnet(
+        False, depth, width, num_classes, channels, parts, checkpoint_segment, strides, grid
+    )
+
+
+def deep_sew_resnet(
+    depth: int = 51,
+    width: int = 16,
+    num_classes: int = 10,
+    *,
+    channels: int = 1,
+    T: int = 4,
+    tau: float = 2.0,
+    theta: float = 0.5,
+    norm: Norm | None = None,
+    backend: Backend = "torch",
+    neuron: NeuronKind = "lif",
+    checkpoint_segment: int = 0,
+    strides: tuple[int, int, int] = (1, 2, 2),
+    grid: int = 1,
+) -> SpikingNetwork:
+    """A residual spiking network whose shortcuts carry spikes, which blocks add to (SEW-ResNet).
+
+    The sums are whole numbers and no longer spikes: at rest each block adds about one in a hundred.
+    Args and errors: as for `deep_ms_resnet`.
+    """
+    parts = Parts(backend, T, tau, theta, norm, neuron)
+    return _resnet(
+        True, depth, width, num_classes, channels, parts, checkpoint_segment, strides, grid
+    )
 
 
 def plain_mlp(
@@ -264,6 +340,7 @@ def plain_mlp(
     norm: Norm | None = None,
     backend: Backend = "torch",
     neuron: NeuronKind = "lif",
+    scan: bool = False,
 ) -> SpikingNetwork:
     """``depth`` fully connected spiking layers without shortcuts, and a readout.
 
@@ -271,8 +348,10 @@ def plain_mlp(
         depth: spiking layers.
         width: neurons of each.
         num_classes: outputs.
-        inputs: entries of an input row; images are flattened.
+        inputs: entries of an input row (of a row of the image with ``scan``); images are
+            flattened.
         T, tau, theta, norm, backend, neuron: as for `deep_ms_resnet`.
+        scan: images (batch, channels, rows, columns) are read a row a time step.
     """
     if depth < 1:
         raise ValueError(f"depth={depth!r}: expected at least one layer")
@@ -282,7 +361,11 @@ def plain_mlp(
         linear = parts.linear(inputs if index == 0 else width, width)
         layers += [parts.normalised(linear, width), parts.neuron(width)]
     return SpikingNetwork(
-        nn.Sequential(*layers), parts.linear(width, num_classes, bias=True), T, parts.jelly
+        nn.Sequential(*layers),
+        parts.linear(width, num_classes, bias=True),
+        T,
+        parts.jelly,
+        scan=scan,
     )
 
 
@@ -329,6 +412,7 @@ class Pooled(nn.Module):
 #: Models by name, for the command line.
 MODELS: dict[str, Callable[..., SpikingNetwork]] = {
     "deep_ms_resnet": deep_ms_resnet,
+    "deep_sew_resnet": deep_sew_resnet,
     "plain_mlp": plain_mlp,
     "vgg9_snn": vgg9_snn,
 }

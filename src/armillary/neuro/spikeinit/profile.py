@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from armillary.models import profile_layers
-from armillary.neuro.spikeinit.adapters import Readers, recognise, reset_states
+from armillary.neuro.spikeinit.adapters import Readers, Recognised, recognise, reset_states
 from armillary.neuro.spikeinit.theory import max_rate, slope_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def depth_profile(
             step: give 256 samples or more, fewer leave neurons merely unseen.
         loss_fn: maps the network's answer to a scalar loss; without it gradients are NaN.
         forward: ``forward(module, batch)`` runs the network; default ``module(batch)``.
-        neurons: readers of your own neuron classes.
+        neurons: readers of your own neuron classes. Those without ``step_mode`` ("m" or "s") are
+            taken as single-step if one of them runs more than once in a pass, or is given (batch,
+            channels); a multi-step neuron that serves several layers has to say ``"m"``.
 
     Returns:
         Columns ``layer``; ``rate``, spikes a neuron and step; ``dead_frac``, share of neurons that
@@ -55,6 +57,7 @@ def depth_profile(
         answer = m(batch) if forward is None else forward(m, batch)
         return answer if loss_fn is None else loss_fn(answer)
 
+    found = _told_by_calls(module, run, found)
     reset_states(module)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
@@ -67,11 +70,7 @@ def depth_profile(
             pool_calls=True,
         )
     finally:
-        reset_states(module)
-        with torch.no_grad():
-            for name, buffer in module.named_buffers():
-                if name in buffers and buffers[name].shape == buffer.shape:
-                    buffer.copy_(buffers[name])
+        _restore(module, buffers)
     import pandas as pd
 
     table = [
@@ -85,6 +84,52 @@ def depth_profile(
         for row in rows
     ]
     return pd.DataFrame(table)
+
+
+def _told_by_calls(
+    module: nn.Module, run: Callable[[nn.Module], Any], found: dict[str, Recognised]
+) -> dict[str, Recognised]:
+    """The neurons, with those that do not say their step mode read from one pass."""
+    unsaid = {
+        name: module.get_submodule(name)
+        for name, neuron in found.items()
+        if neuron.library == "own" and not hasattr(module.get_submodule(name), "step_mode")
+    }
+    if not unsaid:
+        return found
+    calls = dict.fromkeys(unsaid, 0)
+    flat = False
+
+    def count(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        def record(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+            nonlocal flat
+            calls[name] += 1
+            flat = flat or inputs[0].ndim < 3
+
+        return record
+
+    handles = [part.register_forward_pre_hook(count(name)) for name, part in unsaid.items()]
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    reset_states(module)
+    try:
+        with torch.no_grad():
+            run(module)
+    finally:
+        for handle in handles:
+            handle.remove()
+        _restore(module, buffers)
+    if not flat and max(calls.values()) < 2:
+        return found
+    return found | {name: found[name]._replace(multi_step=False) for name in unsaid}
+
+
+def _restore(module: nn.Module, buffers: dict[str, Tensor]) -> None:
+    """Forget states, and put buffers (of normalisations) back."""
+    reset_states(module)
+    with torch.no_grad():
+        for name, buffer in module.named_buffers():
+            if name in buffers and buffers[name].shape == buffer.shape:
+                buffer.copy_(buffers[name])
 
 
 def _slope(constants: Any, rate: float) -> float:
