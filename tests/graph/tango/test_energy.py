@@ -16,6 +16,7 @@ from armillary.graph.tango import (
     Segments,
     TangoConv,
 )
+from armillary.graph.tango.energy import _LogCoshRows
 
 DOUBLE = torch.float64
 
@@ -69,6 +70,18 @@ def test_log_cosh_is_stable_and_right_for_any_size(channels):
     expected = (torch.logaddexp(z, -z) - np.log(2)).sum()
     found = module(z.float(), lonely, Segments(7)).detach()
     assert float(found) == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1e-2, 0.1, 0.3, 1.0, 30.0])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_log_cosh_keeps_its_digits_at_small_energies(size, mixed):
+    z = size * torch.randn(200, 32, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    if mixed:
+        z[::2] *= 1e-3  # rows near 0 among others
+    z = z.float()
+    exact = torch.log1p(torch.expm1(z.double().abs()).square() / (2 * z.double().abs().exp()))
+    found = _LogCoshRows.apply(z, torch.tanh(z))
+    assert float(found.sum()) == pytest.approx(float(exact.sum()), rel=1e-6)
 
 
 def test_a_ray_gives_the_points_that_direct_evaluation_gives(place):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torch_geometric")
 
 from armillary.evidence.shapes import Case, Cell, Row
 from armillary.evidence.table import Table
-from armillary.graph.tango import evidence_citation, evidence_flow, evidence_transfer, tuning
+from armillary.graph.tango import (
+    evidence_citation,
+    evidence_flow,
+    evidence_training,
+    evidence_transfer,
+    tuning,
+)
 from armillary.graph.tango.evidence import EXPERIMENTS
+from armillary.graph.tango.evidence_training import Course, Problem
+from armillary.graph.tango.tuned import Setting
 
 
 def citation_table(values: dict[tuple[str, int, str], tuple[float, float]]) -> Table:
@@ -66,6 +76,34 @@ def test_settings_are_tuned_away_from_reported_seeds():
         assert len({tuple(tuning.grid(task, name)) for name in alike}) == 1
         if task in tuning.CONVOLUTIONS:
             assert set(tuning.grid(task, "ours")) == set(tuning.grid(task, "a-dgn"))
+
+
+def test_a_horizon_is_shared_by_all_steps():
+    assert Setting(step=0.5).step_at(32) == 0.5
+    assert Setting(horizon=2.0).step_at(8) == 0.25
+    tried = {setting.horizon for setting in tuning.grid("citation", "a-dgn")}
+    assert tried == {0.0, *tuning.HORIZONS["citation"]}
+
+
+def test_tuning_tries_weight_decays_at_the_best_setting(monkeypatch):
+    def fitted(name, work, course, setting, seed):
+        return abs(setting.lr - 0.1) + abs(setting.step_at(8) - 0.25) + (setting.weight_decay or 1)
+
+    monkeypatch.setattr(tuning, "problem", lambda task, seed: (None, None))
+    monkeypatch.setattr(tuning, "fitted", fitted)
+    monkeypatch.setattr(tuning, "validation", lambda model, work, course: model)
+    best, errors = tuning.tune("citation", "ours", (1000,))
+    assert best == Setting(0.1, horizon=2.0, weight_decay=1e-2)
+    assert len(errors) == 2 * 4 + 2
+
+
+def test_the_epoch_is_chosen_by_what_the_course_says(monkeypatch):
+    work = Problem((), (), (), 1, 2, "node", classes=True)
+    monkeypatch.setattr(evidence_training, "accuracy", lambda model, parts: 0.75)
+    monkeypatch.setattr(evidence_training, "loss_of", lambda model, parts, classes: 3.0)
+    model: Any = None
+    assert evidence_training.validation(model, work, Course(1, 2, 8, by="error")) == 0.25
+    assert evidence_training.validation(model, work, Course(1, 2, 8)) == 3.0
 
 
 def test_the_fold_that_chooses_settings_is_not_reported(tmp_path, monkeypatch):

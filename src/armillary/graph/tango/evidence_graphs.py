@@ -35,7 +35,7 @@ RIVALS = (
 )  # fmt: skip
 VIRTUAL = ("gcn-virtual-node", "gin-virtual-node")
 WANTED = ("eccentricity", "sssp", "diameter")
-EPOCHS = {"smoke": 1, "quick": 30, "full": 40, "long": 200}
+EPOCHS = {"smoke": 1, "quick": 30, "full": 30, "long": 200}
 BATCH = 50
 
 

@@ -56,7 +56,12 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """What all contenders of an experiment have in common."""
+    """What all contenders of an experiment have in common.
+
+    Attributes:
+        by: what is lowest on the validation part at the epoch that is kept, and at the setting that
+            `tuning` chooses: ``loss``, or ``error``, the share of rows whose class is not named.
+    """
 
     epochs: int
     depth: int
@@ -67,6 +72,7 @@ class Course:
     every: int = 1
     enough: float = -1.0
     memory: float = 0.999
+    by: str = "loss"
 
 
 def parts(graphs: Sequence[Graph], size: int) -> list[Part]:
@@ -107,7 +113,7 @@ def fitted(
         ours = Frame(core, problem.inputs, course.width, problem.outputs, problem.task)
     model = make_network(
         name, problem.inputs, problem.outputs, depth, parameters=count(ours), task=problem.task,
-        dropout=course.dropout, step=setting.step, share=setting.share,
+        dropout=course.dropout, step=setting.step_at(depth), share=setting.share,
         kind=setting.convolution, **flow,
     )  # fmt: skip
 
@@ -115,16 +121,24 @@ def fitted(
         for i in torch.randperm(len(problem.train)).tolist():
             yield _loss(model, problem.train[i], problem.classes)
 
+    decay = course.weight_decay if setting.weight_decay is None else setting.weight_decay
     train(
         model,
         losses,
         Schedule(
-            course.epochs, setting.lr, course.weight_decay, patience=course.patience,
+            course.epochs, setting.lr, decay, patience=course.patience,
             every=course.every, enough=course.enough, memory=course.memory,
         ),
-        lambda: loss_of(model, problem.val, problem.classes),
+        lambda: validation(model, problem, course),
     )  # fmt: skip
     return model
+
+
+def validation(model: Network, problem: Problem, course: Course) -> float:
+    """What chooses epochs and settings, lower is better."""
+    if course.by == "error":
+        return 1 - accuracy(model, problem.val)
+    return loss_of(model, problem.val, problem.classes)
 
 
 def _loss(model: Network, part: Part, classes: bool) -> Tensor:

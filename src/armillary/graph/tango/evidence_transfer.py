@@ -100,7 +100,7 @@ TRANSFER = Experiment(
     cases={
         "smoke": _cases(4),
         "quick": _cases(8),
-        "full": _cases(8, 16),
+        "full": _cases(16),
         "long": [
             *_cases(4, 8, 12, 16, 24, 32, 48),
             *_cases(8, 16, 32, topology=1),

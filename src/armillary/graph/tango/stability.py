@@ -98,39 +98,44 @@ class Motion:
             excess = torch.relu(point.energy - target)
             if not bool((excess > 0).any()):
                 return point
-        ray = point.ray(direction)
-        with torch.no_grad():
-            k, end = self._length(ray, excess, target, repairs)
-        if not torch.is_grad_enabled():
-            return end
-        found = ray.point(-k)
-        found.energy = end.energy
-        return found
+        return self._length(point.ray(direction), excess, target, repairs)[1]
 
     def _length(
         self, ray: Ray, excess: Tensor, target: Tensor, repairs: Repairs
     ) -> tuple[Tensor, Point]:
-        """(G,) k of the return H − kG, and the point there.
+        """(G,) k of the return H − kG, without a gradient, and the point there.
 
         One step for all graphs that are above the target, to the root of V's parabola along the ray
         where its curvature is known, else Newton's; then up to two Newton steps for graphs that
         are still above their start (between target and start they may stay).
         """
-        k = _root(excess, ray.start.squared + self.epsilon, ray.curvature())
+        with torch.no_grad():
+            k = _root(excess, ray.start.squared + self.epsilon, ray.curvature())
         end = ray.point(-k)
         for _ in range(_NEWTON_STEPS - 1):
-            climbed = risen(self.start.energy, end.energy)
-            if not bool(climbed.any()):
+            level = end.energy  # before gradients are switched off: the next step shares its parts
+            with torch.no_grad():
+                more = self._more(ray, end, level, target, repairs)
+            if more is None:
                 break
-            repairs.newton += int(climbed.sum())
-            fall = ray.slope(end)
-            leads = climbed & (fall > self.epsilon)
-            if not bool(leads.any()):
-                break
-            more = torch.relu(end.energy - target) / (fall.clamp(min=0) + self.epsilon)
-            k = torch.where(leads, k + more, k)
+            k = k + more
             end = ray.point(-k)
         return k, end
+
+    def _more(
+        self, ray: Ray, end: Point, level: Tensor, target: Tensor, repairs: Repairs
+    ) -> Tensor | None:
+        """(G,) what a Newton step adds to k where V is still above its start; None: nothing."""
+        climbed = risen(self.start.energy, level)
+        if not bool(climbed.any()):
+            return None
+        repairs.newton += int(climbed.sum())
+        fall = ray.slope(end)
+        leads = climbed & (fall > self.epsilon)
+        if not bool(leads.any()):
+            return None
+        more = torch.relu(level - target) / (fall.clamp(min=0) + self.epsilon)
+        return torch.where(leads, more, 0.0)
 
 
 def _root(excess: Tensor, fall: Tensor, curvature: Tensor | None) -> Tensor:
@@ -162,8 +167,9 @@ def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: R
     with torch.no_grad():
         target = motion.target()
     point = motion.returned(moved, target, repairs)
+    level = point.energy  # with its graph: the next step shares its parts
     with torch.no_grad():
-        climbed = risen(motion.start.energy, point.energy)
+        climbed = risen(motion.start.energy, level)
         if not bool(climbed.any()):
             return point
     ray = motion.start.ray(motion.direction())

@@ -17,9 +17,12 @@ class Setting:
     Attributes:
         lr: learning rate at the start.
         step: step of a residual or a flow.
+        horizon: the sum of all steps, in the place of ``step``: more layers are then shorter
+            ones; 0: every step is ``step``.
         share: one layer for all steps.
         depth: layers; 0: as many as the experiment's course says.
         convolution: what passes messages inside ours, GPS and A-DGN: ``gcn`` or ``gin``.
+        weight_decay: of Adam; None: what the experiment's course says.
     """
 
     lr: float = 5e-3
@@ -27,6 +30,12 @@ class Setting:
     share: bool = True
     depth: int = 0
     convolution: str = "gcn"
+    horizon: float = 0.0
+    weight_decay: float | None = None
+
+    def step_at(self, depth: int) -> float:
+        """The step of a network of so many layers."""
+        return self.horizon / depth if self.horizon else self.step
 
 
 #: Distance 12 of the ring, seeds 1000 and 1001, Adam's β₂ still at 0.999; learning rates 3e-3 and
