@@ -89,8 +89,21 @@ def claims_table(slug: str) -> str:
             paper = claim["paper"] if i == 0 else ""
             cells = (*first, f"{what(c)}: {measured(c)}", bound(c), paper)
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += warnings(found.claims)
     lines += ["", f"Reproduce: `{found.claims[0]['command']}`"]
     return "\n".join(lines)
+
+
+def warnings(claims: list[dict[str, Any]]) -> list[str]:
+    """Ablations that were to hurt and do not, a line each; nothing where there are none."""
+    lines = []
+    for claim in claims:
+        for ablation in claim["ablations"]:
+            if ablation["expect"] == "hurts" and ablation["hurts"] is False:
+                name, metric = ablation["name"], ablation["metric"]
+                times = f" ({number(ablation['ratio'])} times ours)" if ablation["ratio"] else ""
+                lines.append(f"- **{claim['claim']}**: `{name}` does not hurt its {metric}{times}.")
+    return ["", "Warnings. Ablations that should hurt and do not:", "", *lines] if lines else []
 
 
 def filled(text: str) -> str:

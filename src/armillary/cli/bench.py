@@ -25,7 +25,10 @@ def bench(
         list[str] | None, typer.Argument(metavar="[SLUG]...", help="Methods to measure.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Measure every method.")] = False,
-    claim: Annotated[str | None, typer.Option(help="Only the experiment of this claim.")] = None,
+    claims: Annotated[
+        list[str] | None,
+        typer.Option("--claim", metavar="ID", help="Only the experiment of this claim."),
+    ] = None,
     profile: Annotated[
         str, typer.Option(help="smoke (seconds, no verdict), quick, full or long.")
     ] = "quick",
@@ -82,6 +85,7 @@ def bench(
     wanted = _wanted(slugs or [], every)
     _check_cluster(ray, workers)
     brought = case is not None or contender is not None
+    claim = _one(claims)
     _check(wanted, claim, brought, json_file, dry_run, write_evidence)
     requests = _requests(
         wanted, every, profile, seed_base, claim, data, _peers(peer or []), case, contender
@@ -109,6 +113,15 @@ def _wanted(slugs: list[str], every: bool) -> list[str]:
     if not slugs:
         raise ValueError("name a method, or give --all; `armillary list` shows the methods")
     return list(dict.fromkeys(slugs))
+
+
+def _one(claims: list[str] | None) -> str | None:
+    """The one claim that was asked for; a second would else be taken in the place of the first."""
+    if claims and len(claims) > 1:
+        raise ValueError(
+            f"--claim was given {len(claims)} times ({', '.join(claims)}): give one, or none"
+        )
+    return claims[0] if claims else None
 
 
 def _check(

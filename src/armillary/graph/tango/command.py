@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -346,5 +346,9 @@ def _check_target(path: Path, *suffixes: str) -> None:
         raise FileNotFoundError(f"{str(path)!r}: there is no such folder, make it first")
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder: give the name of a file")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise PermissionError(f"{str(path)!r}: its folder cannot be written")
+    try:  # permissions alone do not tell: a folder may belong to the system
+        tempfile.TemporaryFile(dir=path.absolute().parent).close()
+    except OSError as error:
+        raise PermissionError(
+            f"-o {str(path)!r}: its folder cannot be written ({error.strerror})"
+        ) from None

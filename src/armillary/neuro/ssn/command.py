@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -327,8 +327,12 @@ def _check_target(path: Path | None, *suffixes: str) -> None:
         raise FileNotFoundError(f"{str(path)!r}: there is no such folder, make it first")
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: give the name of a file")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise PermissionError(f"{str(path)!r}: its folder cannot be written to")
+    try:  # permissions alone do not tell: a folder may belong to the system
+        tempfile.TemporaryFile(dir=path.absolute().parent).close()
+    except OSError as error:
+        raise PermissionError(
+            f"-o {str(path)!r}: its folder cannot be written to ({error.strerror})"
+        ) from None
 
 
 def _exit(skipped: int) -> None:
