@@ -261,3 +261,20 @@ def test_one_class_and_folders_as_targets_are_refused(karate, capsys):
     (karate / "d.safetensors").mkdir()
     assert tango("train", *tables, "-o", karate / "d.safetensors") == 2
     assert "folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"edge_index": np.array([[0.0, 1.0], [1.0, 0.0]])}, "edge_index holds float64 numbers"),
+        ({"batch": np.array([0, 0, 1, 1])}, "edge 1 (counted from 0) joins nodes of two graphs"),
+    ],
+)
+def test_arrays_that_do_not_belong_together_are_refused(tmp_path, capsys, arrays, said):
+    held = {"x": np.ones((4, 2)), "edge_index": np.array([[0, 1], [1, 2]]), "y": np.arange(4.0)}
+    np.savez(tmp_path / "g.npz", **{**held, **arrays})
+    assert tango("train", tmp_path / "g.npz", "-o", tmp_path / "m.safetensors") == 2
+    assert said in capsys.readouterr().err
+    (tmp_path / "g.npz").write_text("no archive")
+    assert tango("train", tmp_path / "g.npz", "-o", tmp_path / "m.safetensors") == 2
+    assert "is no .npz file" in capsys.readouterr().err

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.graph.tango import EnergyModule, LogCoshEnergy, Propagation, TangoConv
+from armillary.evidence.shapes import Case, Cell
+from armillary.graph.tango import EnergyModule, LogCoshEnergy, Propagation, TangoConv, evidence_flow
 from armillary.graph.tango.graphs import Graph, joined
 from armillary.graph.tango.stability import Motion
 
@@ -419,3 +420,20 @@ def test_statements_hold_for_small_features(scale):
     assert not trace.rising.any()
     assert (trace.energy >= 0).all()
     assert trace.cosine.abs().max() < 1e-5
+
+
+def test_a_batch_of_graphs_never_climbs_by_the_rounding_of_what_was_accepted():
+    """Energies of a batch are summed anew where one of its graphs takes another step."""
+    cell = Cell(Case("float32", x={"bits": 32}), 8, "full")
+    graph = evidence_flow.many_graphs(cell)
+    torch.manual_seed(8)
+    conv = TangoConv(evidence_flow.CHANNELS, 200)
+    with torch.no_grad():
+        _, trace = conv(graph.x, graph.edge_index, None, graph.batch, return_trace=True)
+    assert not trace.rising.any()
+    assert trace.repairs.descents > 0  # the cases that took the last resort
+
+
+def test_features_that_are_no_tensor_are_told(ring):
+    with pytest.raises(TypeError, match="x is a ndarray"):
+        TangoConv(8)(ring.x.numpy(), ring.edge_index)

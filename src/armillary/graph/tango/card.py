@@ -22,6 +22,7 @@ CARD = Card(
         "below-a-dgn",
         "not-above-gps",
         "not-above-virtual-node",
+        "eccentricity-best-of-all",
         "cora-level-with-the-best",
         "citeseer-level-with-the-best",
         "no-collapse-at-32",

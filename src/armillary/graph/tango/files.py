@@ -7,6 +7,7 @@ stand. Legend of shapes: N nodes, E edges, G graphs, d channels.
 from __future__ import annotations
 
 import dataclasses
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,8 @@ def _features(
 
 
 def _arrays(path: Path) -> Dataset:
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path.name} is no .npz file (numpy.savez writes one): write it anew")
     with np.load(path, allow_pickle=False) as file:
         held = {name: file[name] for name in file.files}
     missing = [name for name in ("x", "edge_index") if name not in held]
@@ -288,13 +291,34 @@ def _arrays(path: Path) -> Dataset:
             f"{path.name} has no {' and no '.join(missing)}; it holds "
             f"{', '.join(held) or 'nothing'}"
         )
+    for name in ("edge_index", "batch"):
+        if name in held and held[name].dtype.kind not in "iu":
+            raise ValueError(
+                f"{path.name}: {name} holds {held[name].dtype} numbers; it must hold whole numbers "
+                "(node and graph numbers from 0)"
+            )
     optional = {
         name: torch.from_numpy(held[name].astype(dtype)) if name in held else None
         for name, dtype in (("batch", np.int64), ("edge_weight", np.float32))
     }
+    _check_batch(path, held["edge_index"], held.get("batch"), len(held["x"]))
     x = torch.from_numpy(held["x"].astype(np.float32))
     graph = Graph(x, torch.from_numpy(held["edge_index"].astype(np.int64)), **optional)  # pyright: ignore
     return _numbered(graph, held.get("y"))
+
+
+def _check_batch(path: Path, ends: NDArray[Any], batch: NDArray[Any] | None, nodes: int) -> None:
+    """Refuse edges between graphs; ends that name no node are told by the graph itself."""
+    if batch is None or batch.shape != (nodes,) or ends.ndim != 2 or len(ends) != 2:
+        return
+    if not ends.size or ends.min() < 0 or ends.max() >= nodes:
+        return
+    apart = np.flatnonzero(batch[ends[0]] != batch[ends[1]])
+    if len(apart):
+        raise ValueError(
+            f"{path.name}: edge {apart[0]} (counted from 0) joins nodes of two graphs: edge_index "
+            "and batch do not belong together"
+        )
 
 
 def _pyg(path: Path) -> Dataset:

@@ -440,6 +440,8 @@ def _unsorted(batch: Tensor) -> bool:
 
 
 def _check_features(x: Tensor, channels: int) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x is a {type(x).__name__}: give a torch.Tensor (torch.as_tensor(x))")
     if x.ndim != 2 or x.shape[1] != channels:
         given = x.shape[1] if x.ndim == 2 else tuple(x.shape)
         raise ValueError(

@@ -19,6 +19,9 @@ from armillary.graph.tango.operators import Segments
 #: Newton steps for a graph whose energy stays above where it started.
 _NEWTON_STEPS = 3
 _HALVINGS = 8
+#: The share of the rounding by which an accepted step may end above its start: where some graphs of
+#: a batch take another step, energies of all are summed anew, which moves the last digits.
+_ACCEPTED = 0.5
 
 
 @dataclasses.dataclass
@@ -126,7 +129,7 @@ class Motion:
         self, ray: Ray, end: Point, level: Tensor, target: Tensor, repairs: Repairs
     ) -> Tensor | None:
         """(G,) what a Newton step adds to k where V is still above its start; None: nothing."""
-        climbed = risen(self.start.energy, level)
+        climbed = risen(self.start.energy, level, _ACCEPTED)
         if not bool(climbed.any()):
             return None
         repairs.newton += int(climbed.sum())
@@ -146,9 +149,9 @@ def _root(excess: Tensor, fall: Tensor, curvature: Tensor | None) -> Tensor:
     return torch.minimum(2 * excess / (fall + root), fall / curvature.clamp(min=1e-30))
 
 
-def risen(start: Tensor, end: Tensor) -> Tensor:
-    """(G,) whether an energy rose by more than the rounding of its sum, or is not finite."""
-    tolerance = 1e-6 if start.dtype == torch.float32 else 1e-12
+def risen(start: Tensor, end: Tensor, share: float = 1.0) -> Tensor:
+    """(G,) whether an energy rose by more than a share of its sum's rounding, or is not finite."""
+    tolerance = share * (1e-6 if start.dtype == torch.float32 else 1e-12)
     return ~(end <= start + tolerance * start.abs())
 
 
@@ -169,7 +172,7 @@ def corrected(motion: Motion, curvature: Callable[[], Tensor | None], repairs: R
     point = motion.returned(moved, target, repairs)
     level = point.energy  # with its graph: the next step shares its parts
     with torch.no_grad():
-        climbed = risen(motion.start.energy, level)
+        climbed = risen(motion.start.energy, level, _ACCEPTED)
         if not bool(climbed.any()):
             return point
     ray = motion.start.ray(motion.direction())
@@ -201,7 +204,7 @@ def _shortened(motion: Motion, ray: Ray, which: Tensor, repairs: Repairs) -> tup
         halved = torch.where(which, needed.long(), halved)
     while True:
         k = motion.step * torch.exp2(-halved.to(start.energy.dtype))
-        left = which & risen(start.energy, ray.point(k).energy)
+        left = which & risen(start.energy, ray.point(k).energy, 0.0)
         again = left & (halved < _HALVINGS)
         if not bool(again.any()):
             break
