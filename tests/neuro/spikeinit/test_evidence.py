@@ -39,6 +39,24 @@ def test_every_contender_of_a_family_is_built_as_named():
     assert networks.build("tdbn", "residual", 7, 4, sample, 0).body.blocks[0].conv2[1].weight.any()
 
 
+def test_the_zero_branch_alone_is_told_apart_from_the_scale_of_weights():
+    """kaiming-zero shares with ours all that is zero, and with kaiming every other weight."""
+    sample = networks.digits(0).x[:32]
+    ours, zero, he = (
+        networks.build(name, "residual", 7, 4, sample, 0)
+        for name in ("ours", "kaiming-zero", "kaiming")
+    )
+    for model in (ours, zero):
+        assert not model.readout.weight.any()
+        assert not any(block.conv2.weight.any() for block in model.body.blocks)
+    for mine, his in zip(zero.body.blocks, he.body.blocks, strict=True):
+        assert mine.conv1.weight.equal(his.conv1.weight)
+    ratio = float(ours.body.blocks[0].conv1.weight.std() / zero.body.blocks[0].conv1.weight.std())
+    assert ratio > 1.5
+    with pytest.raises(ValueError, match="only residual networks have branches"):
+        networks.build("kaiming-zero", "plain", 3, 16, sample, 0)
+
+
 def test_every_normalisation_and_ours_went_through_the_grid():
     for family, rivals in (
         ("plain", evidence.BATCH_NORMS),

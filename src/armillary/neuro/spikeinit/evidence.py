@@ -178,7 +178,7 @@ RESIDUAL = Experiment(
     setup=clothes,
     contenders=contenders(
         "residual",
-        ("ours", "unit-alpha", "kaiming", "fluctuation", *RESIDUAL_NORMS),
+        ("ours", "unit-alpha", "kaiming", "kaiming-zero", "fluctuation", *RESIDUAL_NORMS),
     ),
     metrics=METRICS,
     claims=(
@@ -197,6 +197,18 @@ RESIDUAL = Experiment(
                 Ablation("unit-alpha", "accuracy", expect="reported"),
                 Ablation("kaiming", "accuracy"),
                 Ablation("fluctuation", "accuracy"),
+            ),
+        ),
+        Claim(
+            id="residual-beats-zero-branches-alone",
+            statement="There it is at least 2 points more accurate than He's weights with the same "
+            "zero branches, zero classifier, surrogate and optimiser: the scale of the weights "
+            "matters, not the zero branch alone.",
+            paper="Does not take the two apart.",
+            conditions=(
+                Condition(
+                    Stat("accuracy", over=("kaiming-zero",), form="difference"), at_least=2.0
+                ),
             ),
         ),
         Claim(

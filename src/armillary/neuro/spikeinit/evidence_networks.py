@@ -39,7 +39,7 @@ THEORY = 2.3058
 OURS = ("ours", "theory-alpha", "unit-alpha", "adaptive", "no-sew-rule")
 
 Family = Literal["plain", "residual", "sew", "sequence"]
-CONTENDERS = (*OURS, *INITIALISATIONS, *NORMALISATIONS, "tdbn-zero")
+CONTENDERS = (*OURS, *INITIALISATIONS, "kaiming-zero", *NORMALISATIONS, "tdbn-zero")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +136,9 @@ def build(
 
     Args:
         who: one of `OURS`, of the initialisations or of the normalisations; ``tdbn-zero`` is tdBN
-            with the weight of each branch's last normalisation at zero, as is common practice.
+            with the weight of each branch's last normalisation at zero, as is common practice,
+            ``kaiming-zero`` He's initialisation with each branch's last convolution and the
+            classifier at zero, as ours have them.
         family: ``plain`` (fully connected), ``residual`` (membrane shortcuts), ``sew`` (shortcuts
             of spikes) or ``sequence`` (fully connected, images read a row a step).
         depth, width: of the network.
@@ -181,6 +183,11 @@ def build(
         if who.endswith("-zero"):
             for block in model.body.blocks:  # pyright: ignore
                 nn.init.zeros_(block.conv2[1].weight)
+    elif who == "kaiming-zero":
+        kaiming(model, NEURON, generator)
+        for block in model.body.blocks:  # pyright: ignore
+            nn.init.zeros_(block.conv2.weight)
+        nn.init.zeros_(model.readout.weight)  # pyright: ignore
     elif who in INITIALISATIONS:
         INITIALISATIONS[who](model, NEURON, generator)
     else:
