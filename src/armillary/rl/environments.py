@@ -8,7 +8,12 @@ are dotted names: nothing of a method is imported before its environment is made
 from __future__ import annotations
 
 #: Name (without the namespace) -> the arguments of `gymnasium.register`.
-ENVIRONMENTS: dict[str, dict[str, object]] = {}
+ENVIRONMENTS: dict[str, dict[str, object]] = {
+    "Kage-v0": {
+        "entry_point": "armillary.rl.kage.gymnasium_env:KageGymnasium",
+        "vector_entry_point": "armillary.rl.kage.gymnasium_env:KageVectorEnv",
+    },
+}
 
 
 def register() -> None:
