@@ -1,4 +1,4 @@
-"""Pictures shared by all environments: backgrounds, characters, shapes. None is copied into a state.
+"""Pictures that all environments share: backgrounds, characters, shapes; no state holds a copy.
 
 Nothing is taken from KAGE-Bench's art. Characters come from a small drawing grammar (hat, head,
 body, arms, legs, in three colours); backgrounds are drawn from seeds (tiles, value noise,
@@ -9,7 +9,6 @@ name its own picture files instead.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +83,9 @@ def read_background(path: Path, height: int) -> np.ndarray:
         with Image.open(path) as image:
             resized = image.convert("RGB").resize((PERIOD, height), Image.Resampling.LANCZOS)
     except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError) as error:
-        raise AssetError(f"background {str(path)!r} cannot be read as a picture: {error}") from error
+        raise AssetError(
+            f"background {str(path)!r} cannot be read as a picture: {error}"
+        ) from error
     return np.asarray(resized, dtype=np.uint8)
 
 
@@ -100,7 +101,9 @@ def load_backgrounds(folder: str | Path, height: int = 128) -> np.ndarray:
     root = Path(folder)
     paths = sorted(p for p in root.glob("*") if p.suffix.lower() in PICTURES)
     if not paths:
-        raise AssetError(f"background folder {str(root)!r} holds no picture ({', '.join(PICTURES)})")
+        raise AssetError(
+            f"background folder {str(root)!r} holds no picture ({', '.join(PICTURES)})"
+        )
     return np.stack([read_background(path, height) for path in paths])
 
 

@@ -1,6 +1,6 @@
 """Augmentations of frames for training: random shift, colour jitter, random convolution.
 
-Sources: Laskin et al. 2020 (random shift and jitter), Lee et al. 2020 (a random convolution). Frames
+Sources: Laskin et al. 2020 (random shift and jitter), Lee et al. 2020 (random convolution). Frames
 are (n, H, W, 3) float32 in [0, 1]; each frame gets its own draw.
 """
 

@@ -1,7 +1,7 @@
-"""Read a configuration: YAML or a mapping in KAGE-Bench's keys, checked with the line of each fault.
+"""Read a configuration: YAML or a mapping in KAGE-Bench's keys, faults told with their line.
 
-`read` gives a flat dict of every key; `load_config` turns it into arrays. `differences` compares two
-configurations and knows which keys govern the world.
+`read` gives a flat dict of every key; `load_config` turns it into arrays. `differences` compares
+two configurations and knows which keys govern the world.
 """
 
 from __future__ import annotations

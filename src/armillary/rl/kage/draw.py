@@ -1,12 +1,12 @@
 """Frames: every pixel is computed from its coordinates, in one elementwise pass over a plane.
 
 A frame is a list of layers in painter's order: distractors, ground, characters of the world,
-characters that follow the agent, the agent. A layer is a mask and a colour. Colours are *packed*: one
-uint32 a pixel, red in the lowest byte, so that drawing is arithmetic on one plane of whole numbers,
-which a CPU does 16 pixels at a time; only the last line of `Kage.render` turns it into bytes with
-channels last. (Three bytes as the innermost axis from the start take several times as long.) A
-character or a turned shape is 24 or 32 words of bits: a row is looked up by y, a bit of it by x, so
-that nothing is scattered into a frame and no picture is kept in a state.
+characters that follow the agent, the agent. A layer is a mask and a colour. Colours are *packed*:
+one uint32 a pixel, red in the lowest byte, so that drawing is arithmetic on one plane of whole
+numbers, which a CPU does 16 pixels at a time; only the last line of `Kage.render` turns it into
+bytes with channels last. (Three bytes as the innermost axis from the start take several times as
+long.) A character or a turned shape is 24 or 32 words of bits: a row is looked up by y, a bit of
+it by x, so that nothing is scattered into a frame and no picture is kept in a state.
 """
 
 from __future__ import annotations

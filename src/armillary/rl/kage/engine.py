@@ -135,7 +135,13 @@ class Kage:
     def render(self, state: KageState, params: KageParams) -> jax.Array:
         """The observation of a state, uint8 of `shape`; the same state gives the same frame."""
         painter = Painter(
-            state.world, state.look, state.key, params.latent, params.visual, params.assets, self.caps
+            state.world,
+            state.look,
+            state.key,
+            params.latent,
+            params.visual,
+            params.assets,
+            self.caps,
         )
         if self.mode == "index":
             kinds = painter.kinds()
@@ -206,7 +212,7 @@ def _choose(done: jax.Array, fresh: jax.Array, old: jax.Array) -> jax.Array:
 
 def state_bytes(caps: StaticCaps) -> int:
     """Bytes of one environment's state, from its shapes; nothing is computed."""
-    from armillary.rl.kage.suites import any_config
+    from armillary.rl.kage.pairs import any_config
 
     env = Kage(caps)
     config = any_config()
@@ -240,8 +246,8 @@ def check_room(n: int, shape: tuple[int, ...], caps: StaticCaps, limit: int | No
     available = _available_bytes() if limit is None else limit
     if needed > available:
         raise MemoryError(
-            f"n={n} environments need about {needed / 2**30:.1f} GiB of {available / 2**30:.1f} GiB "
-            f"that are free: {size} bytes a frame; take at most {available * n // needed}"
+            f"n={n} environments need about {needed / 2**30:.1f} GiB of {available / 2**30:.1f} GiB"
+            f" that are free: {size} bytes a frame; take at most {available * n // needed}"
         )
     return needed
 

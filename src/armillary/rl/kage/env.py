@@ -15,8 +15,8 @@ from jax.experimental import checkify
 from armillary.rl.kage import world
 from armillary.rl.kage.config import Source
 from armillary.rl.kage.engine import Kage, KageParams, KageState, Mode
+from armillary.rl.kage.pairs import any_config
 from armillary.rl.kage.params import Config, load_config
-from armillary.rl.kage.suites import any_config
 
 
 class KageEnv(Environment[KageState, KageParams]):  # pyright: ignore[reportInvalidTypeArguments]
@@ -34,8 +34,8 @@ class KageEnv(Environment[KageState, KageParams]):  # pyright: ignore[reportInva
         config: a YAML file, a mapping, or what `load_config` returned; default: the plainest look.
         observation_mode: ``rgb``, ``index`` or ``gray``.
         size: 128, 64 or 32.
-        checks: check actions with `jax.experimental.checkify` where they are traced; the caller then
-            wraps its function in ``checkify.checkify``.
+        checks: check traced actions with `jax.experimental.checkify`; the caller then wraps its
+            function in ``checkify.checkify``.
     """
 
     def __init__(
@@ -106,9 +106,7 @@ class KageEnv(Environment[KageState, KageParams]):  # pyright: ignore[reportInva
     @partial(jax.jit, static_argnames=("self",))
     def _step(self, key: jax.Array, state: KageState, action: jax.Array, params: KageParams) -> Any:
         after, outcome = self.kage.step(state, action, params)
-        kept = jax.lax.cond(
-            outcome.truncated, lambda: self.kage.reset(key, params), lambda: after
-        )
+        kept = jax.lax.cond(outcome.truncated, lambda: self.kage.reset(key, params), lambda: after)
         terminated = jnp.bool_(False)
         info = {
             "passed_distance": outcome.distance,

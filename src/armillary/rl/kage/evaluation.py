@@ -4,7 +4,7 @@ World and reward are shared by both looks of a pair, so a change of return can o
 policy's actions: ``pi_xi(a | s) = E[pi(a | o) | s, xi]``. What is drawn once an episode (picture,
 character) must be conditioned on; the gap is therefore taken with it fixed,
 
-    policy_gap = mean over states s visited under xi of TV(pi(. | o_{xi,z}(s)), pi(. | o_{xi',z'}(s)))
+    policy_gap = mean over s visited under xi of TV(pi(. | o_{xi,z}(s)), pi(. | o_{xi',z'}(s)))
 
 Configurations are inputs of compiled programs: pairs are sorted into at most three groups, each of
 which runs in one program, whatever the number of its configurations.
@@ -25,9 +25,9 @@ from armillary.rl.kage import look as looks
 from armillary.rl.kage.assets import load as load_assets
 from armillary.rl.kage.config import check_pair
 from armillary.rl.kage.engine import Kage, KageParams, KageState, check_room
+from armillary.rl.kage.pairs import Pair
 from armillary.rl.kage.params import Config, StaticCaps, VisualParams, load_config, stack
-from armillary.rl.kage.policies import Policy, PixelNet, logits
-from armillary.rl.kage.suites import Pair
+from armillary.rl.kage.policies import PixelNet, Policy, logits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,9 +132,7 @@ class Program:
         visuals = [c.visual for c in others] or [config.visual]
         padded = stack([*visuals, *[visuals[0]] * (room - len(visuals))])
         params = KageParams(config.latent, config.visual, load_assets(self.caps))
-        found = self.run(
-            policy.weights, params, padded, bool(others), jax.random.PRNGKey(seed)
-        )
+        found = self.run(policy.weights, params, padded, bool(others), jax.random.PRNGKey(seed))
         return Episodes(*(np.asarray(part) for part in found))
 
 
@@ -153,11 +151,11 @@ def evaluate(
 
     Returns:
         A row a pair: ``id, axis, success_train, success_eval, success_drop, distance_train,
-        distance_eval, return_train, return_eval, policy_gap``; distances in pixels, the rest shares.
+        distance_eval, return_train, return_eval, policy_gap``; distances in pixels.
 
     Raises:
         AxisLeakError: a pair differs in what governs the world, or in several axes.
-        ValueError: ``episodes`` is below 1, or a configuration has episodes of other than 500 steps.
+        ValueError: ``episodes`` is below 1, or an episode has other than 500 steps.
         MemoryError: so many episodes do not fit at once.
     """
     import pandas as pd

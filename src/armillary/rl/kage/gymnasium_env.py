@@ -22,8 +22,8 @@ from armillary.rl.kage.engine import (
     check_room,
 )
 from armillary.rl.kage.env import check_action
+from armillary.rl.kage.pairs import any_config
 from armillary.rl.kage.params import Config, load_config
-from armillary.rl.kage.suites import any_config
 
 
 def _ready(config: Source | Config | None) -> Config:

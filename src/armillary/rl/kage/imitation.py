@@ -67,7 +67,7 @@ class _Trainer:
 
     @functools.cached_property
     def collect(self) -> Any:
-        """``(weights, share, params, key) -> (frames, labels)``; ``share`` of walks by the learner."""
+        """``(weights, learner, params, key) -> (frames, labels)``; who walks."""
         return jax.jit(self._collect)
 
     @functools.cached_property
@@ -87,9 +87,7 @@ class _Trainer:
         def step(states: KageState, key: jax.Array) -> Any:
             frames = self.kage.render_batch(states, params)
             label = jax.vmap(world.expert, in_axes=(0, None))(states.world, self.kage.caps)
-            own = jax.random.categorical(
-                key, policies.logits(self.settings.net, weights, frames)
-            )
+            own = jax.random.categorical(key, policies.logits(self.settings.net, weights, frames))
             states, _ = self.kage.step_batch(states, jnp.where(learner, own, label), params)
             return states, (frames, label)
 

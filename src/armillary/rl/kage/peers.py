@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.rl.kage.suites import BASE
+from armillary.rl.kage.pairs import BASE
 
 #: Runs a block of steps, waits for its end, and gives a checksum.
 Block = Callable[[], float]
@@ -58,7 +58,7 @@ def original_env(checkout: Path, config: Path | None = None) -> Any:
 
 
 def _plain_termcolor() -> None:
-    """The original colours its error messages with termcolor: plain text does where it is absent."""
+    """The original colours its errors with termcolor: plain text does where it is absent."""
     import importlib.util
     import types
 

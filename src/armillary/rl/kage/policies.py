@@ -35,11 +35,37 @@ class PixelNet(nn.Module):
         kernels, strides = ((8, 4, 3), (4, 2, 1)) if len(self.channels) == 3 else ((4, 4), (2, 2))
         x = obs - 0.5
         for channels, kernel, stride in zip(self.channels, kernels, strides, strict=True):
-            x = nn.relu(nn.Conv(channels, (kernel, kernel), (stride, stride))(x))
+            x = nn.relu(nn.Dense(channels)(patches(x, kernel, stride)))
         x = nn.relu(nn.Dense(self.hidden)(x.reshape(len(x), -1)))
         logits = nn.Dense(N_ACTIONS, kernel_init=nn.initializers.orthogonal(0.01))(x)
         value = nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0))(x)
         return logits, value[:, 0]
+
+
+def patches(x: jax.Array, kernel: int, stride: int) -> jax.Array:
+    """What each place of a convolution without padding sees; a dense layer then makes it one.
+
+    XLA's convolutions are slow inside loops on a CPU; a product of matrices is not. The kernel is a
+    multiple of the stride, so that blocks of ``stride`` pixels are moved whole.
+
+    Args:
+        x: (n, H, W, C).
+        kernel: its side.
+        stride: pixels between places.
+
+    Returns:
+        (n, h, w, kernel * kernel * C).
+    """
+    n, rows, columns, channels = x.shape
+    out = [(side - kernel) // stride + 1 for side in (rows, columns)]
+    pad = [(0, -side % stride) for side in (rows, columns)]
+    x = jnp.pad(x, ((0, 0), *pad, (0, 0)))
+    _, rows, columns, _ = x.shape
+    x = x.reshape(n, rows // stride, stride, columns // stride, stride, channels)
+    x = x.transpose(0, 1, 3, 2, 4, 5).reshape(n, rows // stride, columns // stride, -1)
+    moved = range(kernel // stride)
+    seen = [x[:, i : i + out[0], j : j + out[1]] for i in moved for j in moved]
+    return jnp.concatenate(seen, axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

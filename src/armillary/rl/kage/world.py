@@ -207,9 +207,7 @@ class _Near:
         return low, high
 
 
-def _follow(
-    camera: jax.Array, x: jax.Array, params: LatentParams, caps: StaticCaps
-) -> jax.Array:
+def _follow(camera: jax.Array, x: jax.Array, params: LatentParams, caps: StaticCaps) -> jax.Array:
     """The camera's dead zone: it moves only as far as keeps the agent between the margins."""
     on_screen = x - camera
     left = params.left_margin - on_screen

@@ -67,6 +67,7 @@ BASE: Nested = {
     },
 }
 
+
 def _merged(base: Nested, over: Nested) -> Nested:
     found = copy.deepcopy(base)
     for key, value in over.items():
@@ -82,9 +83,7 @@ _CIRCLE: Nested = {}
 _SKELETON: Nested = {
     "character": {"use_shape": False, "use_sprites": True, "sprite_paths": ["skeleton"]}
 }
-_CLOWN: Nested = {
-    "character": {"use_shape": False, "use_sprites": True, "sprite_paths": ["clown"]}
-}
+_CLOWN: Nested = {"character": {"use_shape": False, "use_sprites": True, "sprite_paths": ["clown"]}}
 
 
 def _picture(*numbers: int) -> Nested:
