@@ -96,7 +96,9 @@ def test_traced_actions_are_checked_by_checkify():
 
 
 def test_the_checker_of_gymnasium(recwarn):
-    env = gymnasium.make("armillary/Kage-v0", size=32, render_mode="rgb_array")
+    env = gymnasium.make(
+        "armillary.rl.environments:armillary/Kage-v0", size=32, render_mode="rgb_array"
+    )
     check_env(env.unwrapped)
     env.reset(seed=0)
     frame = env.render()

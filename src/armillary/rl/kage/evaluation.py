@@ -59,6 +59,7 @@ class Program:
     net: PixelNet
     size: int
     n: int
+    greedy: bool = False
 
     @functools.cached_property
     def kage(self) -> Kage:
@@ -83,7 +84,9 @@ class Program:
         def act(carry: Any, key: jax.Array) -> tuple[Any, None]:
             states, total = carry
             obs = self.kage.render_batch(states, params)
-            actions = jax.random.categorical(key, logits(self.net, weights, obs))
+            scores = logits(self.net, weights, obs)
+            sampled = jax.random.categorical(key, scores)
+            actions = scores.argmax(-1) if self.greedy else sampled
             states, outcome = self.kage.step_batch(states, actions, params)
             return (states, total + outcome.reward), None
 
@@ -137,17 +140,22 @@ class Program:
 
 
 def evaluate(
-    policy: Policy, pairs: Sequence[Pair], episodes: int = 32, seed: int = 0
+    policy: Policy,
+    pairs: Sequence[Pair],
+    episodes: int = 32,
+    seed: int = 0,
+    greedy: bool = False,
 ) -> pd.DataFrame:
     """Success, distance and return of a policy under both looks of each pair.
 
     The same levels are played under both. A training look that several pairs share is played once.
 
     Args:
-        policy: what acts; actions are sampled.
+        policy: what acts.
         pairs: each must differ in one visual axis.
         episodes: of each look.
         seed: of levels, looks and actions.
+        greedy: take the likeliest action instead of sampling one.
 
     Returns:
         A row a pair: ``id, axis, success_train, success_eval, success_drop, distance_train,
@@ -166,7 +174,7 @@ def evaluate(
         check_pair(pair.train, pair.eval)
     rows: list[dict[str, Any]] = []
     for members in _groups(pairs):
-        rows += _evaluate_group(policy, members, episodes, seed)
+        rows += _evaluate_group(policy, members, episodes, seed, greedy)
     order = {pair.id: i for i, pair in enumerate(pairs)}
     return pd.DataFrame(sorted(rows, key=lambda row: order[row["id"]]))
 
@@ -178,21 +186,23 @@ def _groups(pairs: Sequence[Pair]) -> list[list[Pair]]:
     return [group for group in found if group]
 
 
-def program_of(pairs: Sequence[Pair], net: PixelNet, size: int, n: int) -> Program:
+def program_of(
+    pairs: Sequence[Pair], net: PixelNet, size: int, n: int, greedy: bool = False
+) -> Program:
     """The program in which every look of these pairs runs."""
     configs = [load_config(look) for pair in pairs for look in (pair.train, pair.eval)]
-    return _program(StaticCaps.union([c.caps for c in configs]), net, size, n)
+    return _program(StaticCaps.union([c.caps for c in configs]), net, size, n, greedy)
 
 
 @functools.lru_cache(maxsize=8)
-def _program(caps: StaticCaps, net: PixelNet, size: int, n: int) -> Program:
-    return Program(caps, net, size, n)
+def _program(caps: StaticCaps, net: PixelNet, size: int, n: int, greedy: bool) -> Program:
+    return Program(caps, net, size, n, greedy)
 
 
 def _evaluate_group(
-    policy: Policy, pairs: list[Pair], episodes: int, seed: int
+    policy: Policy, pairs: list[Pair], episodes: int, seed: int, greedy: bool
 ) -> list[dict[str, Any]]:
-    program = program_of(pairs, policy.net, policy.size, episodes)
+    program = program_of(pairs, policy.net, policy.size, episodes, greedy)
     check_room(episodes, program.kage.shape, program.caps)
     by_look: dict[str, list[Pair]] = {}
     for pair in pairs:

@@ -79,13 +79,19 @@ def imitated(look: Nested, settings: imitation.Settings, seed: int) -> Policy:
     return imitation.train(env, env.params(load_config(look)), settings, seed)
 
 
-def judged(work: Work, train: Callable[[Nested], Policy], seed: int) -> Mapping[str, float]:
-    """Train under every look and evaluate its pairs; means of pairs by axis."""
+def judged(
+    work: Work, train: Callable[[Nested], Policy], seed: int, greedy: bool
+) -> Mapping[str, float]:
+    """Train under every look and evaluate its pairs; means of pairs by axis.
+
+    An imitated policy stands for an expert without dice: it takes the likeliest action. PPO's is
+    sampled, as in training.
+    """
     rows: list[dict[str, Any]] = []
     for members in work.looks:
         policy = train(members[0].train)
         # Episodes are not those of training: their seeds lie elsewhere.
-        found = evaluation.evaluate(policy, members, work.episodes, seed + 500_000)
+        found = evaluation.evaluate(policy, members, work.episodes, seed + 500_000, greedy)
         rows += found.to_dict("records")
     return summary(rows)
 
@@ -120,7 +126,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def plain(work: Work, cell: Cell) -> Mapping[str, float]:
-    return judged(work, lambda look: imitated(look, work.settings, cell.seed), cell.seed)
+    return judged(work, lambda look: imitated(look, work.settings, cell.seed), cell.seed, True)
 
 
 def _drop_lead(axis: str, over: str = "agent_appearance") -> Condition:
@@ -199,7 +205,7 @@ def _augmented(name: str) -> Contender:
         import dataclasses
 
         settings = dataclasses.replace(work.settings, augmentation=name)
-        return judged(work, lambda look: imitated(look, settings, cell.seed), cell.seed)
+        return judged(work, lambda look: imitated(look, settings, cell.seed), cell.seed, True)
 
     return Contender("ours" if name == "none" else name, run)
 
@@ -254,7 +260,7 @@ def reinforced(work: Reinforced, cell: Cell) -> Mapping[str, float]:
         return ppo.train(env, params, work.settings, cell.seed).policy
 
     judging = Work(work.looks, imitation.Settings(), work.episodes)
-    return judged(judging, train, cell.seed)
+    return judged(judging, train, cell.seed, False)
 
 
 REINFORCED = Experiment(

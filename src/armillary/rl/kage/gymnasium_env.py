@@ -38,7 +38,9 @@ def _numpy(array: jax.Array) -> np.ndarray:
 
 
 class KageGymnasium(gymnasium.Env[np.ndarray, np.int64]):
-    """One environment under Gymnasium's protocol; also ``gym.make("armillary/Kage-v0")``.
+    """One environment under Gymnasium's protocol.
+
+    Also ``gym.make("armillary.rl.environments:armillary/Kage-v0")``.
 
     Args:
         config: a YAML file, a mapping, or what `load_config` returned; default: the plainest look.
