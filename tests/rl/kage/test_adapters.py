@@ -52,8 +52,8 @@ def test_an_ended_episode_gives_the_first_state_of_a_new_one(short):
 
 def test_rendering_is_a_function_of_the_state(short):
     obs, state = short.reset(jax.random.PRNGKey(5))
-    np.testing.assert_array_equal(short.render_obs(state, short.default_params), obs)
-    np.testing.assert_array_equal(short.observe(None, state, None, short.default_params), obs)
+    draw = jax.jit(lambda state: short.observe(None, state, None, short.default_params))
+    np.testing.assert_array_equal(draw(state), obs)
 
 
 def test_an_info_dict_is_no_state(short):
@@ -147,10 +147,9 @@ def test_too_many_environments_are_refused_before_any_is_made():
 def test_a_batch_renews_only_what_ended(short):
     kage = Kage(load_config(SHORT).caps, size=32)
     params = short.default_params
-    states = kage.reset_batch(jax.random.split(jax.random.PRNGKey(0), 3), params)
-    states, _ = kage.step_batch(states, jnp.array([2, 2, 2]), params)
+    states = jax.jit(kage.reset_batch)(jax.random.split(jax.random.PRNGKey(0), 3), params)
+    states, _ = jax.jit(kage.step_batch)(states, jnp.array([2, 2, 2]), params)
+    renew = jax.jit(kage.continue_batch)
     done = jnp.array([False, True, False])
-    after = kage.continue_batch(states, done, jax.random.PRNGKey(7), params)
-    assert after.time.tolist() == [1, 0, 1]
-    none = kage.continue_batch(states, ~done & done, jax.random.PRNGKey(7), params)
-    assert none.time.tolist() == [1, 1, 1]
+    assert renew(states, done, jax.random.PRNGKey(7), params).time.tolist() == [1, 0, 1]
+    assert renew(states, ~done & done, jax.random.PRNGKey(7), params).time.tolist() == [1, 1, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -11,26 +12,41 @@ import pytest
 
 from armillary.rl.kage import assets, filters, noise, shapes, world
 from armillary.rl.kage.draw import KINDS, pack, unpack
-from armillary.rl.kage.engine import Kage, check_room, state_bytes
+from armillary.rl.kage.engine import Kage, Mode, check_room, state_bytes
 from armillary.rl.kage.pairs import BASE, any_config, suites
 from armillary.rl.kage.palettes import CHARACTERS, SHAPES
 from armillary.rl.kage.params import StaticCaps, load_config
 
+GROUPS = {
+    "filters": [look for pair in suites()["filters"] for look in (pair.train, pair.eval)],
+    "shapes": [
+        {**BASE, "character": {"use_shape": True, "shape_rotate": True}},
+        {**BASE, "character": {}},
+        {**BASE, "background": {"mode": "color", "switch_frequency": 0.5}},
+    ],
+}
 
-def frame_of(config: dict, steps: int = 0, seed: int = 0, mode="rgb", size=None) -> np.ndarray:
-    """A frame after some steps of the expert."""
+
+@functools.cache
+def program(caps: StaticCaps, mode: Mode, size: int | None):
+    """Compiled once a test run: a frame after so many steps of the expert."""
+    kage = Kage(caps, mode, size)
+
+    def run(key, steps, params):
+        def step(_, state):
+            return kage.step(state, world.expert(state.world, caps), params)[0]
+
+        return kage.render(jax.lax.fori_loop(0, steps, step, kage.reset(key, params)), params)
+
+    return kage, jax.jit(run)
+
+
+def frame_of(config: dict, steps: int = 0, mode: Mode = "rgb", size=None, group="") -> np.ndarray:
+    """A frame in the program of a group of looks, or in the configuration's own."""
     ready = load_config(config)
-    kage = Kage(ready.caps, mode, size)
-    params = kage.params(ready)
-
-    @jax.jit
-    def run(key, params):
-        state = kage.reset(key, params)
-        for _ in range(steps):
-            state, _ = kage.step(state, world.expert(state.world, kage.caps), params)
-        return kage.render(state, params)
-
-    return np.asarray(run(jax.random.PRNGKey(seed), params))
+    looks = [load_config(look).caps for look in GROUPS.get(group, [])]
+    kage, run = program(StaticCaps.union(looks) if looks else ready.caps, mode, size)
+    return np.asarray(run(jax.random.PRNGKey(0), steps, kage.params(ready)))
 
 
 def test_the_plainest_frame_pixel_by_pixel(kage, params):
@@ -53,21 +69,19 @@ def test_the_plainest_frame_pixel_by_pixel(kage, params):
 
 def test_small_frames_are_means_of_blocks():
     config = suites()["filters"][0].train
-    full = frame_of(config, 3).astype(float)
-    for size in (64, 32):
-        f = 128 // size
-        means = full.reshape(size, f, size, f, 3).mean((1, 3))
-        small = frame_of(config, 3, size=size).astype(float)
-        assert np.abs(small - means).max() <= 0.5
+    full = frame_of(config, 3, group="filters").astype(float)
+    means = full.reshape(32, 4, 32, 4, 3).mean((1, 3))
+    small = frame_of(config, 3, size=32).astype(float)
+    assert np.abs(small - means).max() <= 0.5
 
 
 def test_grey_frames_and_index_maps():
     config = suites()["distractors"][1].eval
     rgb = frame_of(config, 2).astype(float)
-    grey = frame_of(config, 2, mode="gray")
+    grey = frame_of(config, 2, "gray")
     assert grey.shape == (128, 128, 1)
     assert np.abs(grey[..., 0] - rgb @ (0.299, 0.587, 0.114)).max() <= 0.501
-    kinds = frame_of(config, 2, mode="index")[..., 0]
+    kinds = frame_of(config, 2, "index")[..., 0]
     assert set(np.unique(kinds)) <= set(range(len(KINDS)))
     ground, agent = KINDS.index("ground"), KINDS.index("agent")
     assert (rgb[kinds == ground] == (0, 255, 255)).all()
@@ -134,12 +148,12 @@ def test_128_backgrounds_differ_and_repeat_without_a_seam():
 
 def test_packing_is_undone_by_unpacking():
     colours = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
-    np.testing.assert_array_equal(np.asarray(unpack(pack(colours))), colours)
+    np.testing.assert_array_equal(np.asarray(unpack(pack(jnp.asarray(colours)))), colours)
 
 
 # Filters ------------------------------------------------------------------------------------------
 
-COLOURS = np.random.default_rng(1).integers(0, 256, (3, 16, 16)).astype(np.float32)
+COLOURS = jnp.asarray(np.random.default_rng(1).integers(0, 256, (3, 16, 16)), jnp.float32)
 
 
 def test_photometric_filters_by_hand():
@@ -168,35 +182,34 @@ def test_saturation_and_hue_against_the_standard_library(saturation, degrees):
 
 
 def test_the_hue_of_greys_gives_no_nan():
-    greys = np.stack([np.linspace(0, 255, 16).reshape(4, 4)] * 3).astype(np.float32)
+    greys = jnp.stack([jnp.linspace(0, 255, 16).reshape(4, 4)] * 3)
     np.testing.assert_allclose(filters.saturation_and_hue(greys, 2.0, 90.0), greys, atol=1e-3)
 
 
 def test_a_blur_of_nine_pixels_and_sharpening_of_a_flat_picture():
-    spike = np.zeros((3, 5, 5), np.float32)
-    spike[:, 2, 2] = 90
+    spike = jnp.zeros((3, 5, 5)).at[:, 2, 2].set(90)
     np.testing.assert_allclose(np.asarray(filters.box_blur(spike))[:, 1:4, 1:4], 10, rtol=1e-5)
-    flat = np.full((3, 4, 4), 77, np.float32)
+    flat = jnp.full((3, 4, 4), 77.0)
     np.testing.assert_allclose(filters.sharpen(flat, 2.0), 77, rtol=1e-5)
 
 
 def test_pixelate_reads_the_first_pixel_of_a_block():
     pair = suites()["filters"][6]
-    plain, merged = frame_of(pair.train, 2), frame_of(pair.eval, 2)
+    plain, merged = (frame_of(look, 2, group="filters") for look in (pair.train, pair.eval))
     at = np.arange(128) // 3 * 3
     np.testing.assert_array_equal(merged, plain[at][:, at])
 
 
 def test_brightness_contrast_vignette_of_whole_frames():
     by = {p.id: p for p in suites()["filters"]}
-    plain = frame_of(by["filters-1"].train, 2).astype(np.float32)
-    bright = frame_of(by["filters-1"].eval, 2)
+    plain = frame_of(by["filters-1"].train, 2, group="filters").astype(np.float32)
+    bright = frame_of(by["filters-1"].eval, 2, group="filters")
     np.testing.assert_array_equal(bright, np.clip(plain + 100, 0, 255).astype(np.uint8))
-    harsh = frame_of(by["filters-2"].eval, 2)
+    harsh = frame_of(by["filters-2"].eval, 2, group="filters")
     np.testing.assert_array_equal(
         harsh, np.clip((plain - 128) * 128 + 128, 0, 255).astype(np.uint8)
     )
-    dark = frame_of(by["filters-8"].eval, 2)
+    dark = frame_of(by["filters-8"].eval, 2, group="filters")
     y, x = np.mgrid[0:128, 0:128] - 64.0
     share = np.clip(1 - 10 * (x**2 + y**2) / (2 * 64.0**2), 0, 1)[..., None]
     assert np.abs(dark - np.floor(plain * share)).max() <= 1
@@ -207,9 +220,9 @@ def test_lights_add_their_formula():
     config = load_config(pair.eval)
     kage = Kage(config.caps)
     params = kage.params(config)
-    state = kage.reset(jax.random.PRNGKey(0), params)
-    lit = np.asarray(kage.render(state, params)).astype(float)
-    plain = frame_of(pair.train, 0).astype(float)
+    state = jax.jit(kage.reset)(jax.random.PRNGKey(0), params)
+    lit = np.asarray(jax.jit(kage.render)(state, params)).astype(float)
+    plain = frame_of(pair.train, 0, group="filters").astype(float)
     y, x = np.mgrid[0:128, 0:128]
     total = np.zeros((128, 128, 3))
     for (u, v), name in zip(np.asarray(state.look.lights), (0, 1, 2, 0), strict=True):
@@ -235,42 +248,42 @@ def test_noise_has_its_distribution_and_its_own_stream_each_frame():
 
 def test_noise_is_drawn_anew_in_each_frame_and_clipped():
     config = suites()["filters"][5].eval
-    one, two = frame_of(config, 0).astype(int), frame_of(config, 1).astype(int)
+    one, two = (frame_of(config, n, group="filters").astype(int) for n in (0, 1))
     assert (one != two).mean() > 0.9
     assert one.min() == 0
     assert one.max() == 255
 
 
-@pytest.mark.parametrize("preset", ["none", "vintage", "horror", "retro", "cyberpunk", "noir"])
-def test_presets(preset):
-    config = copy.deepcopy(suites()["filters"][0].train)
-    plain = frame_of(config)
-    config["filters"] = {"pop_filter_list": [preset]}
-    shown = frame_of(config)
-    assert (shown == plain).all() == (preset == "none")
-    if preset == "noir":
-        assert (shown[..., 0] == shown[..., 1]).all()
-
-
-def test_blur_poisson_and_late_pixels_together():
-    config = copy.deepcopy(suites()["filters"][0].train)
-    config["filters"] = {"blur_sigma": 2.5, "poisson_noise_scale": 0.5, "pixelate_factor": 4}
-    config["filters"] |= {"gamma": 2.0, "color_temp": -0.5, "sharpen_amount": 0.5}
-    frame = frame_of(config)
-    assert frame.shape == (128, 128, 3)
-    assert len(np.unique(frame)) > 20
+def test_presets_and_the_rarer_filters():
+    """Six presets, blur, Poisson noise, late pixels, gamma and temperature, in one program."""
+    plain = suites()["filters"][0].train
+    rare = {"blur_sigma": 2.5, "poisson_noise_scale": 0.5, "pixelate_factor": 4, "gamma": 2.0}
+    rare |= {"color_temp": -0.5, "sharpen_amount": 0.5}
+    GROUPS["rare"] = [{**plain, "filters": {**rare, "pop_filter_list": ["noir"]}}]
+    before = frame_of(plain, group="filters")
+    names = ["none", "vintage", "horror", "retro", "cyberpunk", "noir"]
+    shown = {
+        name: frame_of({**plain, "filters": {"pop_filter_list": [name]}}, group="rare")
+        for name in names
+    }
+    np.testing.assert_array_equal(shown["none"], before)  # and all else is neutral
+    assert len({frame.tobytes() for frame in shown.values()}) == 6
+    assert (shown["noir"][..., 0] == shown["noir"][..., 1]).all()
+    grainy = frame_of({**plain, "filters": rare}, group="rare")
+    assert len(np.unique(grainy)) > 20
+    assert (grainy[:3, :3] == before[:3, :3]).mean() < 0.5
 
 
 def test_turning_shapes_and_rectangles():
     config = copy.deepcopy(BASE)
     config["character"] |= {"shape_types": ["square"], "shape_rotate": True}
     config["character"] |= {"shape_rotation_speed": 45.0}
-    still, turned = (frame_of(config, steps, mode="index") == 5 for steps in (0, 1))
+    still, turned = (frame_of(config, n, "index", group="shapes") == 5 for n in (0, 1))
     assert still.sum() == 17 * 17
     assert abs(int(turned.sum()) - 256) < 40
     plain = copy.deepcopy(BASE)
     plain["character"] = {}
-    assert (frame_of(plain, 0, mode="index") == 5).sum() == 17 * 25
+    assert (frame_of(plain, 0, "index", group="shapes") == 5).sum() == 17 * 25
 
 
 def test_switching_backgrounds_change_within_an_episode():
@@ -280,7 +293,7 @@ def test_switching_backgrounds_change_within_an_episode():
         "color_names": ["red", "blue"],
         "switch_frequency": 0.5,
     }
-    colours = {tuple(frame_of(config, steps)[0, 0]) for steps in range(8)}
+    colours = {tuple(frame_of(config, n, group="shapes")[0, 0]) for n in range(8)}
     assert len(colours) == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from pathlib import Path
 
@@ -139,21 +140,35 @@ def test_heights_equal_pixels_on_200_levels():
     assert check_against_oracle(BASE, RULES, levels=200, steps=500, seed=7) == 200
 
 
+SEGMENTS = 82
+
+
+@functools.cache
+def fresh():
+    """A world to begin with."""
+    latent, _, caps = any_config()
+    return jax.jit(lambda key: world.reset(key, latent, caps))(jax.random.PRNGKey(0))
+
+
 def flat_world(tops: list[int], x: float, y: float):
     """A world of the given tops, repeated at its end, with the agent at rest."""
-    latent, _, caps = any_config()
-    rows = np.resize(np.asarray(tops, np.int16), caps.segments)
+    rows = np.resize(np.asarray(tops, np.int16), SEGMENTS)
     rows[len(tops) :] = tops[-1]
-    state = world.reset(jax.random.PRNGKey(0), latent, caps)
-    return state.replace(
+    return fresh().replace(  # pyright: ignore[reportAttributeAccessIssue]
         tops=jnp.asarray(rows), x=jnp.float32(x), y=jnp.float32(y), x0=jnp.float32(x)
     )
 
 
+@functools.cache
+def compiled():
+    """One step of the plainest world."""
+    latent, _, caps = any_config()
+    return jax.jit(lambda s, a: world.step(s, a, latent, caps))
+
+
 def run(state, taken: list[int]):
     """States after each action."""
-    latent, _, caps = any_config()
-    step = jax.jit(lambda s, a: world.step(s, a, latent, caps))
+    step = compiled()
     states = []
     for action in taken:
         state = step(state, jnp.int32(action))
@@ -185,17 +200,17 @@ def test_a_jump_is_possible_three_steps_after_leaving_the_ground_and_no_later():
 
 
 def test_left_and_right_cancel_and_the_reward_counts_progress_once():
-    latent, _, caps = any_config()
+    latent = any_config().latent
     state = run(flat_world([96], 100, 83), [0] * 3)[-1]
-    both = world.step(state, jnp.int32(3), latent, caps)
+    both = run(state, [3])[0]
     assert float(both.x) == float(state.x)
     assert float(world.reward(state, jnp.int32(3), both, latent)) == pytest.approx(-5.1)
-    right = world.step(both, jnp.int32(2), latent, caps)
+    right = run(both, [2])[0]
     assert float(world.reward(both, jnp.int32(2), right, latent)) == pytest.approx(0.2 - 0.1)
-    back = world.step(right, jnp.int32(1), latent, caps)
+    back = run(right, [1])[0]
     again = run(back, [2, 2])
     assert float(world.reward(back, jnp.int32(2), again[0], latent)) <= -0.1
-    jump = world.step(right, jnp.int32(6), latent, caps)
+    jump = run(right, [6])[0]
     assert float(world.reward(right, jnp.int32(6), jump, latent)) == pytest.approx(0.2 - 10.1)
 
 
@@ -222,7 +237,8 @@ def test_the_expert_solves_levels():
 def test_levels_stay_in_their_band_and_begin_half_way_up():
     latent, _, caps = any_config()
     keys = jax.random.split(jax.random.PRNGKey(2), 50)
-    tops = np.asarray(jax.vmap(lambda k: world.level(k, latent, caps))(keys)).astype(int)
+    levels = jax.jit(jax.vmap(lambda k: world.level(k, latent, caps)))
+    tops = np.asarray(levels(keys)).astype(int)
     assert tops.shape == (50, 82)
     assert (tops[:, 0] == 96 - 2 * 10).all()
     assert tops.min() >= 96 - 2 * 20

@@ -132,8 +132,9 @@ def train(
         told = f"{settings.walks * (settings.rounds + 1)} walks labelled by the expert"
     else:
         settings = ppo.Settings(total_steps=steps)
-        with output.progress("PPO", total=settings.updates) as bar:
-            result = ppo.train(env, params, settings, seed, lambda *_: bar.advance(1))
+        result = ppo.train(
+            env, params, settings, seed, lambda updates: output.progress(updates, "PPO")
+        )
         policy = result.policy
         told = f"{result.steps:,} steps, success at the end {result.success[-1]:.2f}"
     policy.save(out)

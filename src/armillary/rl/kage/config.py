@@ -147,7 +147,7 @@ def _checked(name: str, key: Key, value: Any, place: _Place) -> Any:
     if key.kind == "name":
         _check_names(name, key, [value], place)
         return value
-    listed = [value] if isinstance(value, (str, os.PathLike, int)) else value
+    listed: Any = [value] if isinstance(value, (str, os.PathLike, int)) else value
     if not isinstance(listed, (list, tuple)):
         raise refuse("a list")
     if key.kind == "integers":
@@ -194,7 +194,9 @@ def _check_names(name: str, key: Key, values: Any, place: _Place) -> None:
 
 def _absolute(value: Any, key: Key, base: Path) -> Any:
     """Paths relative to the file become absolute where something lies there."""
-    if key.kind == "path" and value is not None:
+    if value is None:
+        return None
+    if key.kind == "path":
         return _resolved(value, base)
     if key.kind == "paths":
         return [_resolved(v, base) for v in value]

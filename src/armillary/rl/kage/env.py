@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
+from jax.core import Tracer
 from jax.experimental import checkify
 
 from armillary.rl.kage import world
@@ -90,7 +91,7 @@ class KageEnv(Environment[KageState, KageParams]):  # pyright: ignore[reportInva
         """
         check_state(state)
         action = check_action(action)
-        if self._checks and isinstance(action, jax.core.Tracer):
+        if self._checks and isinstance(action, Tracer):
             checkify.check(
                 jnp.all((action >= 0) & (action < world.N_ACTIONS)),
                 "action={a} lies outside 0 to 7",
@@ -179,7 +180,7 @@ def check_action(action: Any) -> jax.Array:
             f"action={action!r} is of type {kind}: give whole numbers from 0 to 7 "
             "(bits: 1 left, 2 right, 4 jump)"
         )
-    if not isinstance(action, jax.core.Tracer):
+    if not isinstance(action, Tracer):
         values = np.asarray(action)
         if values.size and (values.min() < 0 or values.max() >= world.N_ACTIONS):
             raise ValueError(

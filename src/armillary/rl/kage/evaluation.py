@@ -70,6 +70,16 @@ class Program:
         """``(weights, params, others, with_gaps, key) -> Episodes``, compiled."""
         return jax.jit(self._run)
 
+    @functools.cached_property
+    def gaps(self) -> Any:
+        """``(weights, states, params, others) -> (K,)``, compiled."""
+
+        def gaps(weights: Any, states: KageState, params: KageParams, others: VisualParams) -> Any:
+            dressed = jax.vmap(self._redress, in_axes=(0, None))(states, params.visual)
+            return self._gaps(weights, dressed, params, others)
+
+        return jax.jit(gaps)
+
     def _run(
         self,
         weights: Any,
@@ -145,6 +155,7 @@ def evaluate(
     episodes: int = 32,
     seed: int = 0,
     greedy: bool = False,
+    family: Sequence[Pair] = (),
 ) -> pd.DataFrame:
     """Success, distance and return of a policy under both looks of each pair.
 
@@ -156,6 +167,8 @@ def evaluate(
         episodes: of each look.
         seed: of levels, looks and actions.
         greedy: take the likeliest action instead of sampling one.
+        family: other pairs that the compiled programs shall serve: give the same family in every
+            call, and nothing is compiled twice.
 
     Returns:
         A row a pair: ``id, axis, success_train, success_eval, success_drop, distance_train,
@@ -173,17 +186,20 @@ def evaluate(
     for pair in pairs:
         check_pair(pair.train, pair.eval)
     rows: list[dict[str, Any]] = []
-    for members in _groups(pairs):
-        rows += _evaluate_group(policy, members, episodes, seed, greedy)
+    for axes in _groups(pairs):
+        members = [pair for pair in pairs if pair.axis in axes]
+        served = [*members, *(pair for pair in family if pair.axis in axes)]
+        rows += _evaluate_group(policy, members, served, episodes, seed, greedy)
     order = {pair.id: i for i, pair in enumerate(pairs)}
     return pd.DataFrame(sorted(rows, key=lambda row: order[row["id"]]))
 
 
-def _groups(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    found = [[p for p in pairs if p.axis in axes] for axes in GROUPS]
+def _groups(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
+    """The axes that are run together, of those that the pairs have."""
+    present = {pair.axis for pair in pairs}
     known = {axis for axes in GROUPS for axis in axes}
-    found.append([p for p in pairs if p.axis not in known])
-    return [group for group in found if group]
+    found = [axes for axes in GROUPS if present & set(axes)]
+    return [*found, *([tuple(sorted(present - known))] if present - known else [])]
 
 
 def program_of(
@@ -191,7 +207,8 @@ def program_of(
 ) -> Program:
     """The program in which every look of these pairs runs."""
     configs = [load_config(look) for pair in pairs for look in (pair.train, pair.eval)]
-    return _program(StaticCaps.union([c.caps for c in configs]), net, size, n, greedy)
+    caps = StaticCaps.union([c.caps for c in configs])
+    return _program(caps, net, size, n, greedy)  # pyright: ignore[reportArgumentType]
 
 
 @functools.lru_cache(maxsize=8)
@@ -200,16 +217,19 @@ def _program(caps: StaticCaps, net: PixelNet, size: int, n: int, greedy: bool) -
 
 
 def _evaluate_group(
-    policy: Policy, pairs: list[Pair], episodes: int, seed: int, greedy: bool
+    policy: Policy,
+    pairs: Sequence[Pair],
+    served: Sequence[Pair],
+    episodes: int,
+    seed: int,
+    greedy: bool,
 ) -> list[dict[str, Any]]:
-    program = program_of(pairs, policy.net, policy.size, episodes, greedy)
+    program = program_of(served, policy.net, policy.size, episodes, greedy)
     check_room(episodes, program.kage.shape, program.caps)
-    by_look: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        by_look.setdefault(repr(pair.train), []).append(pair)
-    room = max(map(len, by_look.values()))
+    unique = {repr(pair): pair for pair in served}
+    room = max(map(len, by_look(list(unique.values()))))
     rows = []
-    for members in by_look.values():
+    for members in by_look(pairs):
         train = load_config(members[0].train)
         if int(train.latent.episode_length) != 500:
             raise ValueError(
@@ -221,6 +241,14 @@ def _evaluate_group(
             shifted = program.episodes(policy, config, seed, room=room)
             rows.append(_row(pair, base, shifted, float(base.gaps[i])))
     return rows
+
+
+def by_look(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Pairs that share a training look, together."""
+    found: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        found.setdefault(repr(pair.train), []).append(pair)
+    return list(found.values())
 
 
 def _row(pair: Pair, base: Episodes, shifted: Episodes, gap: float) -> dict[str, Any]:
@@ -253,5 +281,4 @@ def policy_gap(policy: Policy, pair: Pair, states: KageState) -> float:
     program = program_of([pair], policy.net, policy.size, len(states.key))
     train, other = load_config(pair.train), load_config(pair.eval)
     params = KageParams(train.latent, train.visual, load_assets(program.caps))
-    states = jax.vmap(program._redress, in_axes=(0, None))(states, train.visual)
-    return float(program._gaps(policy.weights, states, params, stack([other.visual]))[0])
+    return float(program.gaps(policy.weights, states, params, stack([other.visual]))[0])

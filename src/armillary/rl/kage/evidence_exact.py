@@ -132,7 +132,7 @@ def _played(
 def _differing(one: world.Latent, two: world.Latent) -> jax.Array:
     """How many numbers of two batches of worlds differ."""
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
-    return sum(((x != y).sum() for x, y in pairs), jnp.int32(0))
+    return jnp.stack([(x != y).sum() for x, y in pairs]).sum()
 
 
 KNOWN_AXIS = Experiment(
@@ -354,10 +354,11 @@ class Compilations:
     def __exit__(self, *_: object) -> None:
         self._open = False
 
-    def _heard(self, event: str, seconds: float, **_: Any) -> None:
-        if self._open and event.endswith("backend_compile_duration") and seconds >= COUNTED:
+    def _heard(self, event: str, duration_secs: float, **_: Any) -> None:
+        compiled = event.endswith("backend_compile_duration")
+        if self._open and compiled and duration_secs >= COUNTED:
             self.count += 1
-            self.seconds += seconds
+            self.seconds += duration_secs
 
 
 def _configs(cell: Cell) -> list[Config]:

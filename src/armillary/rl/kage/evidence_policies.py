@@ -122,7 +122,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
-    return float(spearmanr(a, b).statistic)
+    return float(spearmanr(a, b)[0])  # pyright: ignore
 
 
 def plain(work: Work, cell: Cell) -> Mapping[str, float]:

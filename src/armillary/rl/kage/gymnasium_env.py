@@ -34,7 +34,9 @@ def _ready(config: Source | Config | None) -> Config:
 
 def _numpy(array: jax.Array) -> np.ndarray:
     """A device array as NumPy's, without a copy where both share memory; read-only."""
-    return np.from_dlpack(array) if array.dtype != jnp.bool_ else np.asarray(array)
+    if array.dtype == jnp.bool_:
+        return np.asarray(array)
+    return np.from_dlpack(array)  # pyright: ignore[reportArgumentType]
 
 
 class KageGymnasium(gymnasium.Env[np.ndarray, np.int64]):
@@ -101,11 +103,12 @@ class KageGymnasium(gymnasium.Env[np.ndarray, np.int64]):
         """
         if self._state is None:
             raise RuntimeError("step before reset: call reset() first")
-        self._state, outcome, obs = self._advance(self._state, check_action(action), self._params)
+        state, outcome, obs = self._advance(self._state, check_action(action), self._params)
+        self._state = state
         info = {
             "passed_distance": float(outcome.distance),
             "success": bool(outcome.success),
-            "success_once": bool(self._state.world.success_once),
+            "success_once": bool(state.world.success_once),
         }
         return np.asarray(obs), float(outcome.reward), False, bool(outcome.truncated), info
 
@@ -205,14 +208,15 @@ class KageVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         actions = check_action(actions)
         if actions.shape != (self.num_envs,):
             raise ValueError(f"actions have the shape {actions.shape}: give ({self.num_envs},)")
-        self._states, outcome, obs, self._key = self._advance(
+        states, outcome, obs, self._key = self._advance(
             self._states, actions, self._done, self._key, self._params
         )
+        self._states = states
         self._done = outcome.truncated
         info = {
             "passed_distance": _numpy(outcome.distance),
             "success": _numpy(outcome.success),
-            "success_once": _numpy(self._states.world.success_once),
+            "success_once": _numpy(states.world.success_once),
         }
         never = np.zeros(self.num_envs, bool)
         return _numpy(obs), _numpy(outcome.reward), never, _numpy(outcome.truncated), info

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -31,7 +31,8 @@ from armillary.rl.kage.palettes import (
     SHAPES,
 )
 
-Array = jax.Array | np.ndarray
+#: NumPy's as loaded, JAX's where a program traces it.
+Array: TypeAlias = Any
 BLACK, IMAGE, NOISE, COLOUR = range(4)
 RECTANGLE, SHAPE, SPRITE = range(3)
 MODES = {"black": BLACK, "image": IMAGE, "noise": NOISE, "color": COLOUR}
@@ -258,12 +259,12 @@ def _scalar(value: Any) -> np.ndarray:
     return np.asarray(value, dtype=kind)
 
 
-def _f32(*values: float) -> np.ndarray:
-    return np.asarray(values if len(values) > 1 else values[0], dtype=np.float32)
+def _f32(first: float, *rest: float) -> np.ndarray:
+    return np.asarray((first, *rest) if rest else first, dtype=np.float32)
 
 
-def _i32(*values: int) -> np.ndarray:
-    return np.asarray(values if len(values) > 1 else values[0], dtype=np.int32)
+def _i32(first: int, *rest: int) -> np.ndarray:
+    return np.asarray((first, *rest) if rest else first, dtype=np.int32)
 
 
 def _choice(ids: Sequence[int], length: int) -> Choice:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,7 +118,7 @@ def train(
     params: KageParams,
     settings: Settings | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> PPOResult:
     """Train a policy under one look.
 
@@ -127,17 +127,15 @@ def train(
         params: the look, from `Kage.params`.
         settings: how.
         seed: of weights, levels, actions and minibatches.
-        progress: called with the updates done and their total.
+        progress: shows how far it is: wraps the updates, an iterable of known length.
     """
     settings = Settings() if settings is None else settings
     program = _program(env, settings)
     carry = program.start(params, jax.random.PRNGKey(seed))
     curves = []
-    for done in range(1, settings.updates + 1):
+    for _ in progress(range(settings.updates)):
         carry, curve = program.update(carry, params)
         curves.append(np.asarray(curve))
-        if progress is not None:
-            progress(done, settings.updates)
     success, returns = np.stack(curves).T
     policy = Policy(settings.net, carry[0], env.shape[0])
     return PPOResult(policy, success, returns, settings.updates * settings.envs * settings.steps)
