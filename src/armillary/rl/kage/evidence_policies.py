@@ -25,6 +25,7 @@ from armillary.evidence.shapes import (
 from armillary.evidence.table import Table
 from armillary.rl.kage import evaluation, imitation, ppo
 from armillary.rl.kage.engine import Kage
+from armillary.rl.kage.evaluation import by_look
 from armillary.rl.kage.pairs import Nested, Pair, all_pairs, suites
 from armillary.rl.kage.params import StaticCaps, load_config
 from armillary.rl.kage.policies import PixelNet, Policy
@@ -43,16 +44,9 @@ class Work(NamedTuple):
     episodes: int
 
 
-def _by_look(pairs: list[Pair]) -> list[list[Pair]]:
-    found: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        found.setdefault(repr(pair.train), []).append(pair)
-    return list(found.values())
-
-
 def _most_used(count: int) -> list[Pair]:
     """The pairs of the training looks that most pairs share."""
-    looks = sorted(_by_look(all_pairs()), key=len, reverse=True)[:count]
+    looks = sorted(by_look(all_pairs()), key=len, reverse=True)[:count]
     return [pair for look in looks for pair in look]
 
 
@@ -64,7 +58,7 @@ def setup(cell: Cell) -> Work:
     settings = imitation.Settings(
         walks=int(x["walks"]), rounds=int(x["rounds"]), updates=int(x["updates"])
     )
-    return Work(_by_look(pairs), settings, int(x["episodes"]))
+    return Work(by_look(pairs), settings, int(x["episodes"]))
 
 
 @functools.lru_cache(maxsize=1)
@@ -88,10 +82,11 @@ def judged(
     sampled, as in training.
     """
     rows: list[dict[str, Any]] = []
+    family = [pair for members in work.looks for pair in members]
     for members in work.looks:
         policy = train(members[0].train)
         # Episodes are not those of training: their seeds lie elsewhere.
-        found = evaluation.evaluate(policy, members, work.episodes, seed + 500_000, greedy)
+        found = evaluation.evaluate(policy, members, work.episodes, seed + 500_000, greedy, family)
         rows += found.to_dict("records")
     return summary(rows)
 
@@ -249,7 +244,7 @@ def _reinforced(cell: Cell) -> Reinforced:
         reward_scale=0.1,
         net=PixelNet((16, 16), 64),
     )
-    return Reinforced(_by_look(_most_used(2)), settings, int(x["episodes"]))
+    return Reinforced(by_look(_most_used(2)), settings, int(x["episodes"]))
 
 
 def reinforced(work: Reinforced, cell: Cell) -> Mapping[str, float]:
