@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 
@@ -378,10 +379,11 @@ def _one_program(configs: list[Config], cell: Cell) -> Mapping[str, float]:
         state, _ = kage.step(state, jnp.int32(2), params)
         return kage.render(state, params)
 
+    key = jax.random.PRNGKey(cell.seed)
     with Compilations() as heard:
         for config in configs:
             params = KageParams(config.latent, config.visual, load_assets(caps))
-            first_steps(jax.random.PRNGKey(cell.seed), params).block_until_ready()
+            first_steps(key, params).block_until_ready()
     return _told(heard, len(configs))
 
 
@@ -399,10 +401,11 @@ def _each_compiled(configs: list[Config], cell: Cell) -> Mapping[str, float]:
     checkout = inputs.peer_path("kage-bench")
     root = checkout / "benchmark/kage_bench_configs"
     files = [root / "background/config_1_train.yaml", root / "filters/config_1_val.yaml"]
+    key = jax.random.PRNGKey(cell.seed)
     with Compilations() as heard:
         for file in files:
             env = peers.original_env(checkout, file)
-            _, info = jax.jit(env.reset)(jax.random.PRNGKey(cell.seed))
+            _, info = jax.jit(env.reset)(key)
             jax.block_until_ready(jax.jit(env.step)(info["state"], jnp.int32(2)))
     return _told(heard, len(files))
 
