@@ -1,19 +1,35 @@
-"""The Gymnasium ids of this field, registered when Gymnasium is imported.
+"""The Gymnasium ids of this field: importing this module registers them.
 
-Gymnasium calls `register` through the entry-point group ``gymnasium.envs`` with the namespace
-``armillary`` set, so that ``gym.make("armillary/Kage-v0")`` needs no import of ours. Entry points
-are dotted names: nothing of a method is imported before its environment is made.
+Gymnasium 1.x loads no plug-ins by itself: in
+``gym.make("armillary.rl.environments:armillary/Kage-v0")`` it imports the module before the colon
+first. Older releases call `register` through the
+entry-point group ``gymnasium.envs``. Entry points of environments are dotted names: nothing of a
+method is imported before its environment is made.
 """
 
 from __future__ import annotations
 
+NAMESPACE = "armillary"
+
 #: Name (without the namespace) -> the arguments of `gymnasium.register`.
-ENVIRONMENTS: dict[str, dict[str, object]] = {}
+ENVIRONMENTS: dict[str, dict[str, object]] = {
+    "Kage-v0": {
+        "entry_point": "armillary.rl.kage.gymnasium_env:KageGymnasium",
+        "vector_entry_point": "armillary.rl.kage.gymnasium_env:KageVectorEnv",
+    },
+}
 
 
 def register() -> None:
-    """Register every environment of `ENVIRONMENTS` in the namespace that is current."""
+    """Register every environment of `ENVIRONMENTS` that is not yet registered."""
     import gymnasium
+    from gymnasium.envs import registration
 
+    inside = registration.current_namespace == NAMESPACE
     for name, arguments in ENVIRONMENTS.items():
-        gymnasium.register(id=name, **arguments)  # pyright: ignore[reportArgumentType]
+        full = f"{NAMESPACE}/{name}"
+        if full not in registration.registry:
+            gymnasium.register(id=name if inside else full, **arguments)  # pyright: ignore[reportArgumentType]
+
+
+register()
