@@ -1,9 +1,14 @@
 """The dual variables of a learner: how w and u move on what its policy was seen to return.
 
-w <- projection on the simplex of w - eta_t (J_r - mean J_r) / spread, and
-u <- max(0, u - eta_t nu (J_c - C) / size). Spread, size and nu (what a unit of constraint is worth in
-units of objective) are running scales, so that one eta serves tasks of any units: they rescale
-steps and leave fixed points where they are.
+w <- projection on the simplex of w - eta_w,t (J_r - mean J_r) / size_r, and
+u <- max(0, u - eta_u,t nu (J_c - C) / size_c). The sizes and nu (what a unit of constraint is worth in
+units of objective) are running scales, so that one pair of steps serves tasks of any units: they
+rescale steps and leave fixed points where they are. Steps fall as 1 / sqrt(1 + t / 25).
+
+A policy follows its prices late, so that plain ascent overshoots and swings. The price that the
+policy sees is therefore the ascended one less ``damping`` times the last relative slack (the
+proportional part of Stooke et al., 2020; the multiplier of an augmented Lagrangian): it vanishes
+where the limit is met with equality, and so moves no fixed point.
 """
 
 from __future__ import annotations
@@ -18,8 +23,8 @@ from armillary.rl.maxmin_morl.projection import inverse_sqrt, project_simplex
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-#: Steps never fall below this share of the first, so that prices can follow a policy that changes.
-LEAST_STEP = 0.3
+#: After so many steps their length begins to fall as one over the root of their number.
+CONSTANT_STEPS = 25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +43,11 @@ class DualVariables:
 
     Args:
         objectives, limits: K and L.
-        eta: first step.
+        eta_w, eta_u: first steps of weights and prices.
         u_init: first price, in units of nu.
         update_w: whether weights move (else uniform).
         update_u: whether prices move (else they are 0: no limit).
+        damping: see above.
         u_max: price, in units of nu, above which limits count as out of reach.
     """
 
@@ -49,41 +55,47 @@ class DualVariables:
         self,
         objectives: int,
         limits: int,
-        eta: float,
+        eta_w: float,
+        eta_u: float,
         u_init: float = 1.0,
         update_w: bool = True,
         update_u: bool = True,
         u_max: float = 1e3,
+        damping: float = 0.0,
     ) -> None:
         self.w = np.full(objectives, 1 / objectives)
         self.prices = np.full(limits, u_init if update_u else 0.0)
-        self.eta, self.u_max = eta, u_max
+        self.eta_w, self.eta_u, self.u_max = eta_w, eta_u, u_max
         self.update_w, self.update_u = update_w, update_u
+        self.damping = damping if update_u else 0.0
         self.worth = np.ones(limits)
-        self._spread = 0.0
+        self._short = np.zeros(limits)
         self._steps = 0
 
     @property
     def u(self) -> Float[np.ndarray, " L"]:
         """Prices in units of objective a unit of constraint."""
-        return self.prices * self.worth
+        return np.maximum(0.0, self.prices + self.damping * self._short) * self.worth
 
     def weights(self) -> Float[np.ndarray, " K+L"]:
         """What multiplies the signals in the scalar reward."""
         return np.concatenate([self.w, self.u])
 
     def step(
-        self, J: Float[np.ndarray, " K"], slack: Float[np.ndarray, " L"], size: np.ndarray
+        self,
+        J: Float[np.ndarray, " K"],
+        slack: Float[np.ndarray, " L"],
+        J_size: float,
+        slack_size: Float[np.ndarray, " L"],
     ) -> None:
-        """Move on returns of the objectives and on slacks (J_c - C), given sizes of the latter."""
+        """Move on returns of the objectives and on slacks (J_c - C), given the sizes of both."""
+        decay = inverse_sqrt(1.0, 1 + self._steps / CONSTANT_STEPS)
         self._steps += 1
-        eta = max(inverse_sqrt(self.eta, self._steps), LEAST_STEP * self.eta)
-        spread = float(np.abs(J - J.mean()).max())
-        self._spread = max(spread, 0.95 * self._spread)
-        if self.update_w and self._spread > 0:
-            self.w = project_simplex(self.w - eta * (J - J.mean()) / self._spread)
+        if self.update_w:
+            self.w = project_simplex(self.w - self.eta_w * decay * (J - J.mean()) / J_size)
         if self.update_u and len(slack):
-            self.prices = np.maximum(0.0, self.prices - eta * slack / size)
+            self._short = -slack / slack_size
+            self.prices = np.maximum(0.0, self.prices - self.eta_u * decay * slack / slack_size)
 
     @property
     def diverged(self) -> bool:
@@ -96,11 +108,11 @@ class DualVariables:
             "w": self.w.tolist(),
             "prices": self.prices.tolist(),
             "worth": self.worth.tolist(),
-            "spread": self._spread,
+            "short": self._short.tolist(),
             "steps": self._steps,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.w, self.prices = np.array(state["w"]), np.array(state["prices"])
-        self.worth, self._spread = np.array(state["worth"]), float(state["spread"])
-        self._steps = int(state["steps"])
+        self.worth = np.array(state["worth"])
+        self._short, self._steps = np.array(state["short"]), int(state["steps"])

@@ -43,7 +43,7 @@ def solve_pgd(
     alpha: float = 0.02,
     steps: int = 400,
     anneal_from: float = 0.1,
-    tol: float = 1e-12,
+    tol: float = 1e-9,
     u_max: float = np.inf,
 ) -> GradientResult:
     """Descend D_alpha by projected gradient, alpha falling from ``anneal_from`` in the first third.
@@ -69,7 +69,7 @@ def solve_pgd(
             moved = trial - x
             response = oracle(trial)
             bound = at.value + slope @ moved + moved @ moved / (2 * step)
-            if response.value <= bound + 1e-13 * max(1.0, abs(at.value)) or step < 1e-14:
+            if response.value <= bound + 1e-12 * max(1.0, abs(at.value)) or step < 1e-14:
                 break
             step /= 2.0
         x, at = trial, response

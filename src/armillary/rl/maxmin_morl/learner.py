@@ -35,8 +35,9 @@ class MaxMinSettings:
     """What a learner is told besides Stable-Baselines3's own arguments.
 
     Attributes:
-        eta: first dual step (see `dual_ascent`).
+        eta_w, eta_u: first dual steps of weights and prices (see `dual_ascent`).
         u_init: first price.
+        damping: how strongly prices answer the last slack (see `dual_ascent`).
         update_w: False keeps the weights uniform: a Lagrangian method on the mean.
         update_u: False keeps prices at 0: max-min without limits.
         gradient: ``"critic"`` reads the dual gradient from the vector critic, corrected by fresh
@@ -47,12 +48,14 @@ class MaxMinSettings:
         scale: sizes by which objectives are divided.
     """
 
-    eta: float = 0.2
+    eta_w: float = 0.5
+    eta_u: float = 0.1
     u_init: float = 1.0
+    damping: float = 3.0
     update_w: bool = True
     update_u: bool = True
     gradient: str = "critic"
-    warmup: float = 0.05
+    warmup: float = 0.2
     u_max: float = 1e3
     patience: int = 20
     scale: tuple[float, ...] | None = None
@@ -102,8 +105,10 @@ class MaxMinLearner:
         _refuse_single_state(venv.observation_space)
         self.signals = Signals(reward_dim(venv), self.constraints, settings.scale)
         self.dual = DualVariables(
-            len(self.signals.objectives), len(self.constraints), settings.eta, settings.u_init,
+            len(self.signals.objectives), len(self.constraints), settings.eta_w,
+            settings.eta_u, settings.u_init,
             settings.update_w, settings.update_u, settings.u_max,
+            settings.damping,
         )  # fmt: skip
         self.dual_history: list[DualStep] = []
         self.stopped = ""
@@ -164,7 +169,7 @@ class MaxMinLearner:
     def _dual_step(self, J: np.ndarray) -> None:
         """Move (w, u) on estimated returns; remember the policy; stop where limits are out of reach."""
         slack, size = self._slack(J)
-        self.dual.step(J[: self._K], slack, size)
+        self.dual.step(J[: self._K], slack, float(self._size[: self._K].mean()), size)
         self.dual_history.append(
             DualStep(
                 self.num_timesteps, J[: self._K].copy(), slack, self.dual.w.copy(),

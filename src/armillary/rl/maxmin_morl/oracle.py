@@ -14,7 +14,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logsumexp
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -87,7 +86,7 @@ class Oracle:
         """Soft policy iteration: Newton's method on the soft Bellman equation."""
         mdp, alpha = self.mdp, self.alpha
         values = np.zeros(mdp.states) if self._values is None else self._values
-        tolerance = 1e-11 * max(1.0, float(np.abs(reward).max())) / (1 - mdp.gamma)
+        tolerance = 1e-10 * max(1.0, float(np.abs(reward).max())) / (1 - mdp.gamma)
         policy, soft = self._soften(self._q(reward, values))
         for _ in range(ROUNDS):
             if np.abs(soft - values).max() <= tolerance:
@@ -100,8 +99,10 @@ class Oracle:
 
     def _soften(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(softmax, logsumexp) of action values at the temperature."""
-        soft = self.alpha * logsumexp(q / self.alpha, axis=1)
-        return np.exp((q - soft[:, None]) / self.alpha), soft
+        top = q.max(axis=1)
+        shares = np.exp((q - top[:, None]) / self.alpha)
+        totals = shares.sum(axis=1)
+        return shares / totals[:, None], top + self.alpha * np.log(totals)
 
 
 def bias_bound(mdp: VectorMDP, alpha: float) -> float:

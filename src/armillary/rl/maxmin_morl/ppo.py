@@ -52,7 +52,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         n_steps: int = 64,
         batch_size: int = 256,
         n_epochs: int = 10,
-        learning_rate: float = 3e-4,
+        learning_rate: Any = 3e-4,
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         ent_coef: float = 0.0,

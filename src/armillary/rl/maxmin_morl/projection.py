@@ -31,7 +31,7 @@ def project_dual(
     )
 
 
-def inverse_sqrt(eta: float, t: int) -> float:
+def inverse_sqrt(eta: float, t: float) -> float:
     """The step eta / sqrt(t), t = 1, 2, ..."""
     return eta / math.sqrt(max(t, 1))
 
