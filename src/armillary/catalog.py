@@ -26,6 +26,7 @@ BUILT_IN: tuple[str, ...] = (
     "armillary.graph.tango",
     "armillary.neuro.spikeinit",
     "armillary.neuro.ssn",
+    "armillary.rl.maxmin_morl",
 )
 
 #: The fields of the library and what each is about.

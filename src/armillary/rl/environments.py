@@ -10,6 +10,13 @@ from __future__ import annotations
 #: Name (without the namespace) -> the arguments of `gymnasium.register`.
 ENVIRONMENTS: dict[str, dict[str, object]] = {}
 
+_MAXMIN = "armillary.rl.maxmin_morl.envs"
+ENVIRONMENTS |= {
+    "BuildingZones-v0": {"entry_point": f"{_MAXMIN}.building:BuildingZones"},
+    "TrafficCO2-v0": {"entry_point": f"{_MAXMIN}.traffic:TrafficCO2"},
+    "EnergyHopper-v0": {"entry_point": f"{_MAXMIN}.hopper:EnergyHopper"},
+}
+
 
 def register() -> None:
     """Register every environment of `ENVIRONMENTS` in the namespace that is current."""

@@ -121,7 +121,9 @@ class Signals:
         self.constraints = tuple(constraints)
         self.scale = np.ones(len(self.objectives)) if scale is None else np.asarray(scale, float)
         if self.scale.shape != (len(self.objectives),) or not (self.scale > 0).all():
-            raise ValueError(f"scale must hold {len(self.objectives)} positive numbers, got {scale}")
+            raise ValueError(
+                f"scale must hold {len(self.objectives)} positive numbers, got {scale}"
+            )
 
     @property
     def size(self) -> int:

@@ -48,6 +48,7 @@ class DualVariables:
         update_w: whether weights move (else uniform).
         update_u: whether prices move (else they are 0: no limit).
         damping: see above.
+        w_init: first weights; None for uniform ones.
         u_max: price, in units of nu, above which limits count as out of reach.
     """
 
@@ -62,8 +63,13 @@ class DualVariables:
         update_u: bool = True,
         u_max: float = 1e3,
         damping: float = 0.0,
+        w_init: tuple[float, ...] | None = None,
     ) -> None:
-        self.w = np.full(objectives, 1 / objectives)
+        if w_init is not None and (
+            len(w_init) != objectives or min(w_init) < 0 or abs(sum(w_init) - 1) > 1e-6
+        ):
+            raise ValueError(f"w_init={w_init}: give {objectives} weights >= 0 that sum to 1")
+        self.w = np.full(objectives, 1 / objectives) if w_init is None else np.array(w_init, float)
         self.prices = np.full(limits, u_init if update_u else 0.0)
         self.eta_w, self.eta_u, self.u_max = eta_w, eta_u, u_max
         self.update_w, self.update_u = update_w, update_u

@@ -34,15 +34,15 @@ def garnet(
     rng = np.random.default_rng(seed)
     pairs = states * actions
     branching = min(branching, states)
-    targets = np.argsort(rng.random((pairs, states)), axis=1)[:, :branching] if states <= 500 else (
-        np.stack([rng.choice(states, branching, replace=False) for _ in range(pairs)])
+    targets = (
+        np.argsort(rng.random((pairs, states)), axis=1)[:, :branching]
+        if states <= 500
+        else (np.stack([rng.choice(states, branching, replace=False) for _ in range(pairs)]))
     )
     cuts = np.sort(rng.random((pairs, branching - 1)), axis=1)
     chances = np.diff(np.column_stack([np.zeros(pairs), cuts, np.ones(pairs)]), axis=1)
     rows = np.repeat(np.arange(pairs), branching)
-    P = sparse.csr_array(
-        (chances.ravel(), (rows, targets.ravel())), shape=(pairs, states)
-    )
+    P = sparse.csr_array((chances.ravel(), (rows, targets.ravel())), shape=(pairs, states))
     free = VectorMDP(
         P,
         rng.random((pairs, objectives)),

@@ -98,7 +98,5 @@ def _finish(
         c[end * A + a] = 0.0
     mu = np.zeros(end + 1)
     mu[start] = 1.0
-    free = VectorMDP(
-        sparse.csr_array(P), r, np.zeros((len(r), 0)), np.zeros(0), mu, gamma, A
-    )
+    free = VectorMDP(sparse.csr_array(P), r, np.zeros((len(r), 0)), np.zeros(0), mu, gamma, A)
     return limited(free, c, tightness)

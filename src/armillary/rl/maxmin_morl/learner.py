@@ -36,6 +36,7 @@ class MaxMinSettings:
 
     Attributes:
         eta_w, eta_u: first dual steps of weights and prices (see `dual_ascent`).
+        w_init: first weights (None: uniform).
         u_init: first price.
         damping: how strongly prices answer the last slack (see `dual_ascent`).
         update_w: False keeps the weights uniform: a Lagrangian method on the mean.
@@ -50,6 +51,7 @@ class MaxMinSettings:
 
     eta_w: float = 0.5
     eta_u: float = 0.1
+    w_init: tuple[float, ...] | None = None
     u_init: float = 1.0
     damping: float = 3.0
     update_w: bool = True
@@ -108,7 +110,7 @@ class MaxMinLearner:
             len(self.signals.objectives), len(self.constraints), settings.eta_w,
             settings.eta_u, settings.u_init,
             settings.update_w, settings.update_u, settings.u_max,
-            settings.damping,
+            settings.damping, settings.w_init,
         )  # fmt: skip
         self.dual_history: list[DualStep] = []
         self.stopped = ""
@@ -341,8 +343,8 @@ class MaxMinLearner:
                 raise ValueError(f"{path} holds {kind}: {cls.__name__} was asked to load it")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         settings = {**note["settings"]}
-        scale = settings.pop("scale")
-        settings["scale"] = None if scale is None else tuple(scale)
+        for name in ("scale", "w_init"):
+            settings[name] = None if settings[name] is None else tuple(settings[name])
         made = cls(
             env, note["constraints"], gamma=note["gamma"], policy_kwargs=note["policy_kwargs"],
             **{**settings, **kwargs},

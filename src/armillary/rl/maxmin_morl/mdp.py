@@ -103,11 +103,28 @@ class VectorMDP:
         if self.states <= DENSE_STATES:
             return np.linalg.solve(np.eye(self.states) - self.gamma * matrix.toarray(), rhs)
         system = sparse.csr_matrix(sparse.eye_array(self.states) - self.gamma * matrix)
-        if not self._narrow:
-            x, failed = sparse_linalg.bicgstab(system, rhs, x0=start, rtol=1e-13, maxiter=500)
-            if np.abs(system @ x - rhs).max() <= 1e-10 * max(1.0, np.abs(rhs).max()):
+        if self._narrow:
+            return sparse_linalg.splu(system.tocsc()).solve(rhs)
+        return self._iterate(system, rhs, start)
+
+    def _iterate(
+        self, system: sparse.csr_matrix, rhs: np.ndarray, start: np.ndarray | None
+    ) -> np.ndarray:
+        """BiCGSTAB, begun anew where it breaks down; then sweeps, which always converge."""
+        goal = 1e-10 * max(1.0, float(np.abs(rhs).max()))
+        x = np.zeros(len(rhs)) if start is None else start
+        for _ in range(3):
+            trial, _ = sparse_linalg.bicgstab(system, rhs, x0=x, rtol=1e-13, maxiter=500)
+            if np.isfinite(trial).all():
+                x = trial
+            if np.abs(system @ x - rhs).max() <= goal:
                 return x
-        return sparse_linalg.splu(system.tocsc()).solve(rhs)
+        for _ in range(int(np.ceil(50 / (1 - self.gamma)))):
+            residual = rhs - system @ x
+            if np.abs(residual).max() <= goal:
+                break
+            x = x + residual
+        return x
 
     def occupancy(self, policy: Float[Array, "S A"]) -> Float[Array, "S A"]:
         """Discounted visits rho(s, a); they sum to 1 / (1 - gamma)."""
@@ -165,8 +182,12 @@ def vector_mdp(
         )
     start = np.full(states, 1 / states) if mu is None else np.asarray(mu, dtype=float)
     if start.shape != (states,) or (start < 0).any() or not np.isclose(start.sum(), 1, atol=1e-8):
-        raise ValueError(f"mu must hold {states} probabilities that sum to 1; it sums to {np.sum(start):.6g}")
-    return VectorMDP(matrix, _scaled(rewards, scale), limits, thresholds, start, float(gamma), actions)
+        raise ValueError(
+            f"mu must hold {states} probabilities that sum to 1; it sums to {np.sum(start):.6g}"
+        )
+    return VectorMDP(
+        matrix, _scaled(rewards, scale), limits, thresholds, start, float(gamma), actions
+    )
 
 
 def _transitions(P: Any) -> tuple[sparse.csr_array, int]:

@@ -188,7 +188,9 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
                 actions = batch.actions
                 if isinstance(self.action_space, spaces.Discrete):
                     actions = actions.long().flatten()
-                values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, actions)
+                values, log_prob, entropy = self.policy.evaluate_actions(
+                    batch.observations, actions
+                )
                 advantage = batch.advantages
                 if len(advantage) > 1:
                     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)

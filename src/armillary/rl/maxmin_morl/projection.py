@@ -26,9 +26,7 @@ def project_dual(
     x: Float[np.ndarray, " K+L"], objectives: int, u_max: float = math.inf
 ) -> Float[np.ndarray, " K+L"]:
     """(w, u): w on the simplex, u in [0, u_max]."""
-    return np.concatenate(
-        [project_simplex(x[:objectives]), np.clip(x[objectives:], 0.0, u_max)]
-    )
+    return np.concatenate([project_simplex(x[:objectives]), np.clip(x[objectives:], 0.0, u_max)])
 
 
 def inverse_sqrt(eta: float, t: float) -> float:

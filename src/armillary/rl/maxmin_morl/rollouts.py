@@ -83,7 +83,9 @@ class VectorRolloutBuffer(RolloutBuffer):
         mean = np.einsum("tn,tnd->d", weights, self.residuals) / weights.sum()
         return mean / (1 - self.gamma)
 
-    def batches(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[VectorBatch]:
+    def batches(
+        self, weights: np.ndarray, size: int, rng: np.random.Generator
+    ) -> Iterator[VectorBatch]:
         """All experience once, in random order; advantages are of the scalar w'A_r + u'A_c."""
         flat = self.swap_and_flatten
         parts = (

@@ -77,7 +77,9 @@ class SmoothedGradient:
         return np.linalg.lstsq(plane, np.array(values), rcond=None)[0][:-1]
 
     @staticmethod
-    def _fit(critic: nn.Module, optimizer: Any, features: torch.Tensor, target: torch.Tensor) -> None:
+    def _fit(
+        critic: nn.Module, optimizer: Any, features: torch.Tensor, target: torch.Tensor
+    ) -> None:
         loss = functional.smooth_l1_loss(critic(features)[:, 0], target)
         optimizer.zero_grad()
         loss.backward()

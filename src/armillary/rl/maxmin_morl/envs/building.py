@@ -62,9 +62,7 @@ class BuildingModel:
         """(N, Z) temperatures an hour on."""
         B = self.network.B
         outside = np.stack([self.ground[hour], self.outdoor[hour], self.solar[hour]], axis=1)
-        return (
-            temperature @ self.network.A.T + action @ B[:, 2:-1].T + outside @ B[:, [0, 1, -1]].T
-        )
+        return temperature @ self.network.A.T + action @ B[:, 2:-1].T + outside @ B[:, [0, 1, -1]].T
 
     def rewards(self, temperature: np.ndarray) -> np.ndarray:
         """(N, 3) comfort of the floors."""
