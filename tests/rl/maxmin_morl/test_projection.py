@@ -51,7 +51,9 @@ def test_nearest_point_of_a_polyhedron():
             constraints={"type": "ineq", "fun": lambda y, G=G, h=h: G @ y - h},
         )  # fmt: skip
         assert np.linalg.norm(found - x) <= np.sqrt(slow.fun) + 1e-5
-    assert nearest_in_polyhedron(np.zeros(1), np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])) is None
+    assert (
+        nearest_in_polyhedron(np.zeros(1), np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])) is None
+    )
 
 
 def test_dual_steps_raise_the_weight_of_the_worst_and_the_price_of_what_is_missed():

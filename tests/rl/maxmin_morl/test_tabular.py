@@ -35,8 +35,8 @@ def test_two_arms_mix_to_the_harmonic_mean(method):
 
 @pytest.mark.parametrize("method", ["lp", "bundle"])
 def test_a_limit_that_binds_has_the_price_of_its_trade(method):
-    # Both good arms cost 1, a free arm gives 0.2 to both. With share q of cost allowed, each good arm
-    # gets q / 2: t = q a / 2 + (1 - q) 0.2, so that dt/dq = a / 2 - 0.2 is the price.
+    # Both good arms cost 1, a free arm gives 0.2 to both. With share q of cost allowed, each good
+    # arm gets q / 2: t = q a / 2 + (1 - q) 0.2, so that dt/dq = a / 2 - 0.2 is the price.
     arms = np.array([[1.0, 0.0], [0.0, 1.0], [0.2, 0.2]])
     costs = -np.array([[1.0], [1.0], [0.0]])
     P, r, c, mu = two_contexts(arms, costs)
@@ -142,9 +142,7 @@ def test_hard_best_response_is_value_iteration():
 def test_sparse_and_dense_ways_agree():
     mdp = garnet(320, 3, 4, 2, 1, gamma=0.95, seed=8)  # above the dense limit, wide
     policy = np.random.default_rng(0).dirichlet(np.ones(3), 320)
-    dense = np.linalg.solve(
-        np.eye(320) - 0.95 * mdp.under(policy).toarray().T, mdp.mu
-    )
+    dense = np.linalg.solve(np.eye(320) - 0.95 * mdp.under(policy).toarray().T, mdp.mu)
     np.testing.assert_allclose(mdp.occupancy(policy).sum(axis=1), dense, atol=1e-9)
     chain = sparse.diags_array([np.ones(399)], offsets=[1], shape=(400, 400)).tolil()
     chain[399, 399] = 1

@@ -1,10 +1,10 @@
 """The dual by a level bundle: few best responses, an exact gap, and the mixture that attains it.
 
-Every best response gives a line that supports the dual function D from below. The least point of the
-largest of these lines is a small linear programme; its multipliers mix the policies seen so far into
-one that meets the limits and whose worst return is that least value. The next point is the one
-nearest to the best so far at which the lines leave D a share of the gap (Lemarechal, Nemirovskii and
-Nesterov's level method): far fewer calls than going to the least point itself (Kelley).
+Every best response gives a line that supports the dual function D from below. The least point of
+the largest of these lines is a small linear programme; its multipliers mix the policies seen so far
+into one that meets the limits and whose worst return is that least value. The next point is the one
+nearest to the best so far at which the lines leave D a share of the gap (Lemarechal, Nemirovskii
+and Nesterov's level method): far fewer calls than going to the least point itself (Kelley).
 """
 
 from __future__ import annotations

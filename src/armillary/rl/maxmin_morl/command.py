@@ -19,9 +19,9 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 @app.callback()
 def root() -> None:
-    """Lift the worst-off objective while hard limits hold: exact on tables, learned on environments.
+    """Lift the worst-off objective while hard limits hold: exact on tables, learned elsewhere.
 
-    Example: armillary maxmin-morl train --env mo-hopper-v5 --constraint "reward:2>=-30@episode" -o run
+    Example: armillary maxmin-morl solve mdp.npz --threshold 12.5 -o policy.npz
     """
 
 
@@ -57,8 +57,10 @@ def solve(
         arguments["gamma"] = gamma
     solution = solve_tabular(**arguments, method=method, scale=_numbers(scale, "--scale"))  # pyright: ignore
     write_solution(out, solution)
-    rows = [[f"objective {k}", f"{v:.6g}", f"w {w:.4g}"] for k, (v, w) in enumerate(zip(solution.J, solution.w, strict=True))]  # fmt: skip
-    rows += [[f"limit {i}", f"slack {s:.4g}", f"u {u:.4g}"] for i, (s, u) in enumerate(zip(solution.slack, solution.u, strict=True))]  # fmt: skip
+    objectives = enumerate(zip(solution.J, solution.w, strict=True))
+    limits = enumerate(zip(solution.slack, solution.u, strict=True))
+    rows = [[f"objective {k}", f"{J:.6g}", f"w {w:.4g}"] for k, (J, w) in objectives]
+    rows += [[f"limit {i}", f"slack {s:.4g}", f"u {u:.4g}"] for i, (s, u) in limits]
     output.console().table(["what", "return", "multiplier"], rows)
     output.console().print(
         f"worst {solution.value_min:.6g}; no policy exceeds {solution.certificate.upper:.6g} "
@@ -185,7 +187,7 @@ def _show(run: Path) -> None:
     for policy, figures in found["report"].items():
         console.print(
             f"\n{policy}: worst {figures['minimum']:.4g} (objective {figures['worst']}), violation "
-            f"{figures['violation']:.1%}, Jain {figures['jain']:.3f}, {figures['episodes']} episodes"
+            f"{figures['violation']:.1%}, Jain {figures['jain']:.3f}"
         )
         console.table(["what", "mean", "interval or slack", "multiplier"], figures["lines"])
     if settings["stopped"]:

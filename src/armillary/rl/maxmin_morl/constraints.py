@@ -1,9 +1,10 @@
 """Limits on what a policy may do: where their signal is read, and in which units they are meant.
 
 A limit is compared in the units in which it was given, always: ``discounted`` on the discounted sum
-from the start, ``average`` on the discounted average per step (the sum times 1 - gamma), ``episode``
-on the plain sum over an episode. Learning follows discounted advantages; for ``episode`` the price u
-moves on the plain sums of fresh episodes, and the ratio between the two is printed.
+from the start, ``average`` on the discounted average per step (the sum times 1 - gamma),
+``episode`` on the plain sum over an episode. Learning follows discounted advantages; for
+``episode`` the price u moves on the plain sums of fresh episodes, and the ratio between the two is
+printed.
 """
 
 from __future__ import annotations

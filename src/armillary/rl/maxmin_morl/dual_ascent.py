@@ -1,8 +1,8 @@
 """The dual variables of a learner: how w and u move on what its policy was seen to return.
 
 w <- projection on the simplex of w - eta_w,t (J_r - mean J_r) / size_r, and
-u <- max(0, u - eta_u,t nu (J_c - C) / size_c). The sizes and nu (what a unit of constraint is worth in
-units of objective) are running scales, so that one pair of steps serves tasks of any units: they
+u <- max(0, u - eta_u,t nu (J_c - C) / size_c). The sizes and nu (what a unit of constraint is worth
+in units of objective) are running scales, so that one pair of steps serves tasks of any units: they
 rescale steps and leave fixed points where they are. Steps fall as 1 / sqrt(1 + t / 25).
 
 A policy follows its prices late, so that plain ascent overshoots and swings. The price that the

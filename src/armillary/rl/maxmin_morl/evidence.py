@@ -1,8 +1,8 @@
 """The experiments of maxmin-morl.
 
 Exact work on random processes and grids, learned policies on buildings (`full`), a hopper and
-traffic (`long`), and timings. The independent unit is the seed, which draws the process or the whole
-training run anew; on the two grids, which are fixed, it is the limit.
+traffic (`long`), and timings. The independent unit is the seed, which draws the process or the
+whole training run anew; on the two grids, which are fixed, it is the limit.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def trained(variant: Mapping[str, Any]) -> Callable[[int, Cell], dict[str, float
 def over_best_feasible(
     table: Table, baselines: Sequence[str] = BASELINES, suffix: str = ""
 ) -> float | None:
-    """Worst objective of ours over that of the best baseline which keeps its limit, mean of cases."""
+    """Worst objective of ours over that of the best baseline which keeps its limit."""
     ratios = []
     for case in np.unique(table.case):
         part = table.pick(table.case == case)
@@ -176,8 +176,8 @@ BUILDING = Experiment(
     claims=(
         Claim(
             id="building-keeps-its-limit",
-            statement="On the building, the learned mixture misses the limit on energy by at most 5 % "
-            "of its size on average.",
+            statement="On the building, the learned mixture misses the limit on energy by at most "
+            "5 % of its size on average.",
             paper="Reports that the constraint holds on the building, C = -180.",
             conditions=(_kept(),),
             ablations=(
@@ -202,7 +202,7 @@ OTHER_TASKS = Experiment(
     id="other-tasks",
     title="A hopper that saves energy, and a crossing that saves CO2",
     cases={
-        "smoke": _others(1024, 240),
+        "smoke": _others(256, 0)[:1],
         "quick": [],
         "full": [],
         "long": _others(100_000, 20_000),
@@ -217,15 +217,15 @@ OTHER_TASKS = Experiment(
     claims=(
         Claim(
             id="other-tasks-keep-their-limits",
-            statement="On the hopper and on traffic, the learned mixture misses its limit by at most "
-            "5 % of its size on average.",
+            statement="On the hopper and on traffic, the learned mixture misses its limit by at "
+            "most 5 % of its size on average.",
             paper="Reports that limits hold on locomotion and on traffic.",
             conditions=(_kept(),),
         ),
         Claim(
             id="other-tasks-are-fairer",
-            statement="On the hopper or on traffic, whichever gains more, its worst objective is at "
-            "least 1.10 times that of the best baseline which keeps the limit.",
+            statement="On the hopper or on traffic, whichever gains more, its worst objective is "
+            "at least 1.10 times that of the best baseline which keeps the limit.",
             paper="Reports a worst objective at or above the baselines'.",
             conditions=(
                 Condition(Stat("worst", fn=lambda table: _best_case(table)), at_least=1.10),
@@ -240,7 +240,7 @@ OTHER_TASKS = Experiment(
 HINDSIGHT = Experiment(
     id="fixed-weights",
     title="One run against 21 runs with fixed weights, the best chosen in hindsight",
-    cases={"smoke": _building(1024), "quick": [], "full": [], "long": _building(50_000)},
+    cases={"smoke": [], "quick": [], "full": [], "long": _building(50_000)},
     setup=seeds_only,
     contenders=(
         Contender("ours", trained({})),
@@ -250,8 +250,8 @@ HINDSIGHT = Experiment(
     claims=(
         Claim(
             id="one-run-for-many",
-            statement="On the building, at a third of the steps, one run reaches at least 0.95 of the "
-            "worst floor of the best of 21 fixed weights with a learnt price, chosen in hindsight.",
+            statement="On the building, at a third of the steps, one run reaches at least 0.95 of "
+            "the worst floor of the best of 21 fixed weights with a learnt price, in hindsight.",
             paper="Does not compare with a grid of weights.",
             conditions=(
                 Condition(

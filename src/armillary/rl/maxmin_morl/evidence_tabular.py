@@ -142,9 +142,9 @@ EXACTNESS = Experiment(
         ),
         Claim(
             id="gradient-is-close",
-            statement="Projected gradient on the softened dual (alpha 0.02, 400 steps) comes within "
-            "0.5 % of the optimum and misses no limit by more than 0.1 %.",
-            paper="Projected gradient on the regularised dual converges to the regularised optimum.",
+            statement="Projected gradient on the softened dual (alpha 0.02, 400 steps) comes "
+            "within 0.5 % of the optimum and misses no limit by more than 0.1 %.",
+            paper="Projected gradient on the regularised dual converges to its optimum.",
             conditions=(
                 _every("distance", "projected-gradient", at_most=0.005),
                 _every("slack", "projected-gradient", at_least=-0.001),
@@ -163,8 +163,8 @@ EXACTNESS = Experiment(
         ),
         Claim(
             id="weights-must-move",
-            statement="With uniform weights and the same limits (the best that a Lagrangian method on "
-            "the mean can do) the worst objective is lower.",
+            statement="With uniform weights and the same limits (the best that a Lagrangian method "
+            "on the mean can do) the worst objective is lower.",
             paper="Reports that a Lagrangian method on one objective is unfair.",
             conditions=(
                 Condition(
@@ -175,8 +175,8 @@ EXACTNESS = Experiment(
         ),
         Claim(
             id="projection-keeps-weights",
-            statement="Without the exact projection the weights leave the simplex (their sum is off "
-            "by more than 1 in every process); with it they stay on it.",
+            statement="Without the exact projection the weights leave the simplex (their sum is "
+            "off by more than 1 in every process); with it they stay on it.",
             paper="Projects on the simplex at every step.",
             conditions=(
                 _every("off_simplex", at_most=1e-8),
@@ -285,8 +285,9 @@ def grid_setup(cell: Cell) -> Problem:
 
 
 def _grids(names: Sequence[str], *tightness: float) -> list[Case]:
+    needs = (Need("extra", "mo_gymnasium", EXTRA),)
     return [
-        Case(f"{name}, limit at {x:g}", x={"tightness": x}, needs=(Need("extra", "mo_gymnasium", EXTRA),))
+        Case(f"{name}, limit at {x:g}", x={"tightness": x}, needs=needs)
         for name in names
         for x in tightness
     ]  # fmt: skip
@@ -327,8 +328,8 @@ FRONT = Experiment(
         ),
         Claim(
             id="fairer-than-fronts",
-            statement="On these grids it is at least 1.10 times that of the best limit-keeping policy "
-            "among 66 weighted-sum optima, and of the limited mean's optimum.",
+            statement="On these grids it is at least 1.10 times that of the best limit-keeping "
+            "policy among 66 weighted-sum optima, and of the limited mean's optimum.",
             paper="Does not compare with fronts.",
             conditions=(
                 Condition(

@@ -59,8 +59,8 @@ SCALING = Experiment(
     claims=(
         Claim(
             id="bundle-grows-slowly",
-            statement="The bundle's time grows with at most the power 1.3 of the pairs (s, a), up to "
-            "4000 sparse states.",
+            statement="The bundle's time grows with at most the power 1.3 of the pairs (s, a), up "
+            "to 4000 sparse states.",
             paper="Has no exact solver.",
             conditions=(Condition(Stat("seconds", form="slope", along="pairs"), at_most=1.3),),
         ),
@@ -85,8 +85,8 @@ BESIDE_PROGRAMME = Experiment(
     claims=(
         Claim(
             id="quicker-than-the-programme",
-            statement="From 600 states on the bundle takes at most 0.7 times as long as HiGHS on the "
-            "linear programme.",
+            statement="From 600 states on the bundle takes at most 0.7 times as long as HiGHS on "
+            "the linear programme.",
             paper="Has no exact solver.",
             conditions=(
                 Condition(
@@ -158,8 +158,8 @@ GRADIENT = Experiment(
     claims=(
         Claim(
             id="smoothing-costs-more",
-            statement="Reading the dual's gradient from the vector critic takes at most a quarter of "
-            "the time that ten perturbed copies take.",
+            statement="Reading the dual's gradient from the vector critic takes at most a quarter "
+            "of the time that ten perturbed copies take.",
             paper="Replaces ten perturbed copies by one gradient network.",
             conditions=(
                 Condition(
@@ -260,8 +260,8 @@ def _speed(name: str, ours: Any, plain: Any, steps: Mapping[str, int], claim: st
         claims=(
             Claim(
                 id=claim,
-                statement=f"The constrained max-min {name} makes at least 0.7 times as many steps a "
-                f"second as Stable-Baselines3's own {name}.",
+                statement=f"The constrained max-min {name} makes at least 0.7 times as many steps "
+                f"a second as Stable-Baselines3's own {name}.",
                 paper="Does not report throughput.",
                 conditions=(
                     Condition(

@@ -89,7 +89,7 @@ class FairnessReport:
 
 
 def jain_index(x: Float[np.ndarray, " K"]) -> float:
-    """(sum x)^2 / (K sum x^2) of non-negative numbers: 1 where all are equal, 1 / K where one has all."""
+    """(sum x)^2 / (K sum x^2): 1 where all of K numbers >= 0 are equal, 1 / K where one has all."""
     total = float(np.square(x).sum())
     return 1.0 if total == 0 else float(x.sum() ** 2 / (len(x) * total))
 

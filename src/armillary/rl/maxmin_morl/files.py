@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def read_process(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The arguments of `solve_tabular` that a file holds.
 
-    The file is an npz with ``P`` (S, A, S), or ``P_data``, ``P_indices`` and ``P_indptr`` of the CSR
-    matrix (S A, S) whose row s A + a is P(. | s, a); ``r`` (S, A, K); and, if there are limits, ``c``
-    (S, A, L) and ``C`` (L,). ``mu`` (S,) and ``gamma`` may be given.
+    The file is an npz with ``P`` (S, A, S), or ``P_data``, ``P_indices`` and ``P_indptr`` of the
+    CSR matrix (S A, S) whose row s A + a is P(. | s, a); ``r`` (S, A, K); and, if there are limits,
+    ``c`` (S, A, L) and ``C`` (L,). ``mu`` (S,) and ``gamma`` may be given.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -21,7 +21,7 @@ def garnet(
     tightness: float = 0.6,
     seed: int = 0,
 ) -> VectorMDP:
-    """A Garnet process: each (s, a) leads to ``branching`` random states; rewards uniform in [0, 1].
+    """A Garnet process: each (s, a) leads to ``branching`` states; rewards uniform in [0, 1].
 
     Args:
         states, actions, branching: S, A and successors of a pair.

@@ -91,8 +91,8 @@ def solve_smoothing(
 ) -> GradientResult:
     """The same descent with the gradient of Park et al. (ICML 2024), a rewrite.
 
-    D_alpha is evaluated at ``copies`` points drawn around (w, u) and a plane is fitted to the values
-    by least squares; steps are eta / sqrt(t), in units of the first gradient.
+    D_alpha is evaluated at ``copies`` points drawn around (w, u) and a plane is fitted to the
+    values by least squares; steps are eta / sqrt(t), in units of the first gradient.
     """
     K, L = mdp.r.shape[1], mdp.c.shape[1]
     rng = np.random.default_rng(seed)

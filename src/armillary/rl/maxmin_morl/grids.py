@@ -1,4 +1,4 @@
-"""Two grid worlds of mo-gymnasium as tables, with the cost of every step beside their objectives."""
+"""Two grid worlds of mo-gymnasium as tables, with the cost of steps beside their objectives."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def resource_gathering(tightness: float, gamma: float = 0.95) -> VectorMDP:
 def four_rooms(tightness: float, gamma: float = 0.97) -> VectorMDP:
     """``four-room-v0`` on a smaller map: three kinds of shapes are the objectives, steps the limit.
 
-    Two shapes of a kind in place of the environment's four: 2^6 sets of what was collected, not 2^12.
-    States are those that can be reached, found by stepping the environment itself.
+    Two shapes of a kind in place of the environment's four: 2^6 sets of what was collected, not
+    2^12. States are those that can be reached, found by stepping the environment itself.
     """
     from mo_gymnasium.envs.four_room.four_room import FourRoom
 

@@ -1,4 +1,4 @@
-"""What the two learners share: signals, dual steps, the mixture of late policies, files, evaluation."""
+"""What both learners share: signals, dual steps, a mixture of late policies, files, evaluation."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class MaxMinLearner:
                 )
 
     def _dual_step(self, J: np.ndarray) -> None:
-        """Move (w, u) on estimated returns; remember the policy; stop where limits are out of reach."""
+        """Move (w, u) on estimated returns; remember the policy; count steps out of reach."""
         slack, size = self._slack(J)
         self.dual.step(J[: self._K], slack, float(self._size[: self._K].mean()), size)
         self.dual_history.append(

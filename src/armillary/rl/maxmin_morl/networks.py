@@ -1,4 +1,4 @@
-"""Networks of the learners: observations brought to unit scale, critics with one output a signal."""
+"""Networks of the learners: observations of unit scale, critics with one output a signal."""
 
 from __future__ import annotations
 

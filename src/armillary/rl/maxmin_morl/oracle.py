@@ -1,9 +1,9 @@
 """Best responses: the policy that is optimal for the scalar reward w'r + u'c, hard or softened.
 
 With x = (w, u) and J = (J_r, J_c), the dual function is D(x) = max over policies of w'J_r +
-u'(J_c - C). One call gives its value, the policy, and that policy's J, which by the envelope theorem
-is the gradient (with C taken off). Softened by alpha > 0, the reward has the bonus alpha H(pi(.|s)):
-V = alpha logsumexp(Q / alpha), and the value lies above the hard one by at most
+u'(J_c - C). One call gives its value, the policy, and that policy's J, which by the envelope
+theorem is the gradient (with C taken off). Softened by alpha > 0, the reward has the bonus alpha
+H(pi(.|s)): V = alpha logsumexp(Q / alpha), and the value lies above the hard one by at most
 alpha log A / (1 - gamma).
 """
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from armillary.rl.maxmin_morl.mdp import VectorMDP
 
-#: Policy iteration takes a handful of rounds; this many mean that rounding keeps two policies equal.
+#: Policy iteration takes a handful of rounds; this many mean that rounding keeps two policies
+#: equal.
 ROUNDS = 200
 
 

@@ -67,7 +67,7 @@ def best_of_front(mdp: VectorMDP, seed: int = 0) -> np.ndarray:
 
 
 def descend_unprojected(mdp: VectorMDP, steps: int = 60) -> np.ndarray:
-    """Multipliers after plain gradient steps of length 1 on normalised gradients, w not projected."""
+    """Multipliers after plain steps of length 0.2 along the gradient, w not projected."""
     K, L = mdp.r.shape[1], mdp.c.shape[1]
     oracle, offset = Oracle(mdp), np.concatenate([np.zeros(K), mdp.C])
     x = np.concatenate([np.full(K, 1 / K), np.zeros(L)])

@@ -1,7 +1,7 @@
 """Constrained max-min PPO: one critic with an output a signal, a dual step on fresh returns.
 
-The advantage is w'A_r + u'A_c. After every rollout (w, u) move on the returns of the current policy:
-the vector critic at recent initial states, corrected by its residuals on the fresh rollout.
+The advantage is w'A_r + u'A_c. After every rollout (w, u) move on the returns of the current
+policy: the vector critic at recent initial states, corrected by its residuals on the fresh rollout.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
     def collect_rollouts(
         self, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int
     ) -> bool:
-        """Play ``n_rollout_steps`` in every environment; False where a callback or a limit stops."""
+        """Play ``n_rollout_steps`` in all environments; False where a callback or a limit stops."""
         if self._last_obs is None:
             self._last_obs = env.reset()
         if self.num_timesteps == 0:

@@ -1,4 +1,4 @@
-"""Where dual variables live: weights w in the simplex, prices u >= 0; projections and step sizes."""
+"""Where dual variables live: weights w in the simplex, prices u >= 0; projections and steps."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class Episodes:
         """One step of all environments; finished whole episodes are filed and sums begin anew.
 
         Returns:
-            Of each finished whole episode: its environment, and (discounted sums, plain sums, length).
+            Of each finished whole episode: its environment, and (discounted sums, plain sums,
+            length).
         """
         self._discounted += self._weight[:, None] * signals
         self._plain += signals

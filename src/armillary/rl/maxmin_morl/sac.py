@@ -1,9 +1,9 @@
-"""Constrained max-min SAC: soft critics of the scalar reward, a vector critic for the dual's gradient.
+"""Constrained max-min SAC: soft critics of the scalar reward, a vector critic for the dual.
 
 Critics learn w'r + u'c plus entropy from a replay buffer of vectors, so that old experience serves
-new weights. A vector critic G(s) in R^{K+L} values the current policy: from the newest experience with
-one-step ratios clipped at 1 (V-trace), and its bias is taken off with whole episodes of the current
-behaviour. Continuous actions.
+new weights. A vector critic G(s) in R^{K+L} values the current policy: from the newest experience
+with one-step ratios clipped at 1 (V-trace), and its bias is taken off with whole episodes of the
+current behaviour. Continuous actions.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class ConstrainedMaxMinSAC(MaxMinLearner, SAC):
         super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
-        """Steps of critics, actor, temperature and vector critic; then, in its time, of the dual."""
+        """Steps of critics, actor, temperature, vector critic; then, in its time, of the dual."""
         self.policy.set_training_mode(True)
         optimizers = [self.actor.optimizer, self.critic.optimizer]
         if self.ent_coef_optimizer is not None:
@@ -246,11 +246,10 @@ class ConstrainedMaxMinSAC(MaxMinLearner, SAC):
         polyak_update(self.vector_critic.parameters(), self.vector_target.parameters(), 0.005)
 
     def estimate(self) -> np.ndarray:
-        """(K + L,) discounted returns from where episodes start: G less its error on played episodes.
+        """(K + L,) discounted returns from where episodes start, half by G, half as just played.
 
-        Clipped ratios value a policy between the behaviour and the current one. Episodes just played
-        are compared with G at their starts, and half of the difference is taken off: they are of
-        policies a little older than the current one.
+        Clipped ratios value a policy between the behaviour and the current one. Episodes just
+        played are of policies a little older than the current one, but without that bias.
         """
         starts = torch.as_tensor(np.stack(list(self.episodes.starts)), device=self.device).float()
         with torch.no_grad():

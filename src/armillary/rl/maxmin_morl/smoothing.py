@@ -1,8 +1,8 @@
 """The dual gradient by Gaussian smoothing (Park et al., ICML 2024): a rewrite, for comparison.
 
 Copies of the scalar critic are trained for a step on rewards whose weights are perturbed by noise;
-a plane through their values at initial states gives the gradient. It costs as many critic updates as
-there are copies, and carries the bias of copies that have had one step to follow their weights.
+a plane through their values at initial states gives the gradient. It costs as many critic updates
+as there are copies, and carries the bias of copies that have had one step to follow their weights.
 """
 
 from __future__ import annotations

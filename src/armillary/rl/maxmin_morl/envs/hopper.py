@@ -1,8 +1,8 @@
 """A hopper that has to save energy: mo-hopper with its control cost out of the reward.
 
-``mo-hopper-v5`` of mo-gymnasium gives [forward speed, height, minus control cost], each with a bonus
-for staying healthy. This wrapper keeps speed and height, in units in which both are about 1 for a
-good hop, and puts the energy into ``info["energy"]`` = -sum a^2 a step.
+``mo-hopper-v5`` of mo-gymnasium gives [forward speed, height, minus control cost], each with a
+bonus for staying healthy. This wrapper keeps speed and height, in units in which both are about 1
+for a good hop, and puts the energy into ``info["energy"]`` = -sum a^2 a step.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ def _hopper(render_mode: str | None) -> gymnasium.Env:
         return mo_gymnasium.make("mo-hopper-v5", render_mode=render_mode)
     except ImportError as error:
         raise ImportError(
-            f"EnergyHopper needs mo-gymnasium and MuJoCo: pip install 'armillary[rl-peers]' ({error})"
+            f"EnergyHopper needs mo-gymnasium, MuJoCo: pip install 'armillary[rl-peers]' ({error})"
         ) from None

@@ -160,7 +160,7 @@ class TrafficCO2(gymnasium.Env):
         RuntimeError: another simulation is open in this process.
     """
 
-    metadata = {"render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
     _open: ClassVar[TrafficCO2 | None] = None
 
     def __init__(
