@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make the environment of morl-baselines (GPI-LS), a rival of maxmin-morl, apart from ours: it asks for
 # wandb, pymoo and cvxpy, and for a torch of its own.
-# Usage: scripts/peers/morl.sh [VENV]   (default .venv-morl; then: bench --peer morl-baselines=VENV)
+# Usage: scripts/peers/morl.sh [VENV]   (default .venv-morl; then: bench --peer .venv-morl=VENV)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=${1:-.venv-morl}

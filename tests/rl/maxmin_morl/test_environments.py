@@ -20,7 +20,7 @@ from armillary.rl.maxmin_morl.envs.building import BuildingZones, BuildingZonesV
 
 
 def checked(env):
-    """Gymnasium's checker asks for a scalar reward: mo-gymnasium's way is to give it a linear one."""
+    """Gymnasium's checker asks for a scalar reward: mo-gymnasium gives it a linear one."""
     import mo_gymnasium
 
     dimension = env.unwrapped.reward_dim

@@ -1,4 +1,4 @@
-"""The learners: what they learn from, how they estimate, what they keep; on problems with answers."""
+"""The learners: what they learn from, estimate and keep, on problems with known answers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_truncation_is_not_termination():
 
 @pytest.fixture(scope="module")
 def trained():
-    """Rewards 1 + (1, 1/2, 1/4) a, energy -sum |a| >= -1.5 a step: the best worst is 1 + 1/4 times 6/7.
+    """Rewards 1 + (1, 1/2, 1/4) a, energy -sum |a| >= -1.5 a step: the best worst is 1.214.
 
     a_k s_k = t for all k with sum a = 1.5: t = 1.5 / (1 + 2 + 4) = 0.2143, a = (.214, .429, .857).
     """

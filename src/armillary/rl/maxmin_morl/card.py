@@ -23,6 +23,7 @@ CARD = Card(
         "geometric-near-the-optimum",
         "on-the-front",
         "fairer-than-fronts",
+        "fairer-than-a-learned-front",
         "bundle-grows-slowly",
         "quicker-than-the-programme",
         "building-keeps-its-limit",

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from armillary.evidence.shapes import Experiment
 from armillary.rl.maxmin_morl.evidence_deep import BUILDING, HINDSIGHT, OTHER_TASKS
-from armillary.rl.maxmin_morl.evidence_tabular import EXACTNESS, FRONT, RATE
+from armillary.rl.maxmin_morl.evidence_tabular import (
+    EXACTNESS,
+    FRONT,
+    LEARNED_FRONT,
+    RATE,
+)
 from armillary.rl.maxmin_morl.evidence_time import (
     BESIDE_PROGRAMME,
     GRADIENT,
@@ -22,6 +27,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     EXACTNESS,
     RATE,
     FRONT,
+    LEARNED_FRONT,
     SCALING,
     BESIDE_PROGRAMME,
     BUILDING,

@@ -26,8 +26,8 @@ from armillary.rl.maxmin_morl.vector_env import SignalVecEnv, make_vec_env, rewa
 if TYPE_CHECKING:
     import gymnasium
 
-#: How many late policies are mixed.
-MIXTURE = 10
+#: How many late policies are mixed, and how many a whole run would have: the last sixth is mixed.
+MIXTURE, MEMBERS_A_RUN = 10, 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,8 @@ class MaxMinSettings:
         eta_w, eta_u: first dual steps of weights and prices (see `dual_ascent`).
         w_init: first weights (None: uniform).
         u_init: first price.
-        damping: how strongly prices answer the last slack (see `dual_ascent`).
+        damping, damping_w: how strongly prices and weights answer the last slack and the last
+            returns (see `dual_ascent`).
         update_w: False keeps the weights uniform: a Lagrangian method on the mean.
         update_u: False keeps prices at 0: max-min without limits.
         gradient: ``"critic"`` reads the dual gradient from the vector critic, corrected by fresh
@@ -49,11 +50,12 @@ class MaxMinSettings:
         scale: sizes by which objectives are divided.
     """
 
-    eta_w: float = 0.5
+    eta_w: float = 0.15
     eta_u: float = 0.1
     w_init: tuple[float, ...] | None = None
     u_init: float = 1.0
-    damping: float = 3.0
+    damping: float = 2.0
+    damping_w: float = 1.0
     update_w: bool = True
     update_u: bool = True
     gradient: str = "critic"
@@ -88,6 +90,7 @@ class MaxMinLearner:
     device: Any
     env: Any
     seed: int | None
+    _total_timesteps: int
 
     def _prepare(
         self,
@@ -110,7 +113,9 @@ class MaxMinLearner:
             len(self.signals.objectives), len(self.constraints), settings.eta_w,
             settings.eta_u, settings.u_init,
             settings.update_w, settings.update_u, settings.u_max,
-            settings.damping, settings.w_init,
+            settings.damping,
+            settings.damping_w,
+            settings.w_init,
         )  # fmt: skip
         self.dual_history: list[DualStep] = []
         self.stopped = ""
@@ -120,6 +125,7 @@ class MaxMinLearner:
         self._mixture: deque[dict[str, torch.Tensor]] = deque(maxlen=MIXTURE)
         self._size = np.full(self.signals.size, 1e-8)
         self._told = False
+        self._next_member = 0
         return SignalVecEnv(venv, self.signals)
 
     @property
@@ -179,7 +185,9 @@ class MaxMinLearner:
             )
         )  # fmt: skip
         state = self._actor_state()
-        self._mixture.append(state)
+        if self.num_timesteps >= self._next_member:
+            self._next_member = self.num_timesteps + self._total_timesteps // MEMBERS_A_RUN
+            self._mixture.append(state)
         violation = float(np.maximum(-slack / size, 0.0).max(initial=0.0))
         if violation < self._least_violation:
             self._least_violation, self._safest = violation, state
