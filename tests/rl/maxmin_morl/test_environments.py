@@ -18,6 +18,8 @@ pytest.importorskip("sustaingym")
 
 from armillary.rl.maxmin_morl.envs.building import BuildingZones, BuildingZonesVector
 
+HOME = "armillary.rl.environments"
+
 
 def checked(env):
     """Gymnasium's checker asks for a scalar reward: mo-gymnasium gives it a linear one."""
@@ -32,7 +34,9 @@ def checked(env):
 
 
 def test_ids_are_registered_and_the_building_passes_the_checker():
-    env = checked(gymnasium.make("armillary/BuildingZones-v0", disable_env_checker=True).unwrapped)
+    env = checked(
+        gymnasium.make(f"{HOME}:armillary/BuildingZones-v0", disable_env_checker=True).unwrapped
+    )
     assert env.reward_space.shape == (3,)
     _, reward, *_ = env.step(env.action_space.sample())
     assert reward.shape == (3,)
@@ -41,7 +45,7 @@ def test_ids_are_registered_and_the_building_passes_the_checker():
 def test_mo_gymnasium_makes_it_with_its_own_wrappers():
     import mo_gymnasium
 
-    env = mo_gymnasium.make("armillary/BuildingZones-v0", disable_env_checker=True)
+    env = mo_gymnasium.make(f"{HOME}:armillary/BuildingZones-v0", disable_env_checker=True)
     env = mo_gymnasium.wrappers.MORecordEpisodeStatistics(env, gamma=0.99)
     env.reset(seed=0)
     done = False
@@ -157,7 +161,7 @@ def test_four_rooms_end_at_the_goal():
 
 def test_energy_hopper_passes_the_checker():
     pytest.importorskip("mujoco")
-    env = gymnasium.make("armillary/EnergyHopper-v0", disable_env_checker=True)
+    env = gymnasium.make(f"{HOME}:armillary/EnergyHopper-v0", disable_env_checker=True)
     env.reset(seed=0)
     action = np.array([0.5, -0.5, 1.0], dtype=np.float32)
     _, reward, *_, info = env.step(action)
@@ -167,6 +171,7 @@ def test_energy_hopper_passes_the_checker():
 
 SUMO = """
 import sys
+import armillary.rl.environments
 import warnings
 import gymnasium, numpy as np, mo_gymnasium
 from gymnasium.utils.env_checker import check_env

@@ -221,7 +221,7 @@ def test_sac_keeps_its_limit():
         Scales, ["info:energy>=-1.5@average"], gamma=0.9, seed=0, learning_starts=100,
         learning_rate=1e-3, policy_kwargs={"net_arch": [32, 32]}, batch_size=64, warmup=0.1,
     )  # fmt: skip
-    model.learn(4000)
+    model.learn(2000)
     report = model.evaluate(8)
     assert report.violation <= 0.2
     assert report.minimum * 0.1 / (1 - 0.9**20) > 1.05

@@ -303,9 +303,10 @@ class MaxMinLearner:
 
     def _export(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Weights and what stands beside them, for `save`."""
-        tensors = {f"policy.{k}": v.contiguous() for k, v in self.policy.state_dict().items()}
+        weights = self.policy.state_dict().items()  # cloned: networks may share features
+        tensors = {f"policy.{k}": v.detach().clone() for k, v in weights}
         for i, member in enumerate(self._mixture):
-            tensors |= {f"mixture.{i}.{k}": v.contiguous() for k, v in member.items()}
+            tensors |= {f"mixture.{i}.{k}": v.clone() for k, v in member.items()}
         note = {
             "algorithm": type(self).__name__,
             "constraints": [str(c) for c in self.constraints],

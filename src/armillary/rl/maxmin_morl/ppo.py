@@ -68,7 +68,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
             wrapped,
             learning_rate=learning_rate,
             n_steps=n_steps,
-            batch_size=batch_size,
+            batch_size=min(batch_size, n_steps * wrapped.num_envs),
             n_epochs=n_epochs,
             gamma=gamma,
             gae_lambda=gae_lambda,

@@ -190,6 +190,8 @@ class EnvById:
     def __call__(self) -> gymnasium.Env:
         with contextlib.suppress(ImportError):
             import mo_gymnasium  # noqa: F401  (registers its ids)
+        import armillary.rl.environments  # noqa: F401  (registers ours)
+
         return gymnasium.make(self.name, disable_env_checker=True, **self.settings)
 
 

@@ -63,3 +63,8 @@ def _hopper(render_mode: str | None) -> gymnasium.Env:
         raise ImportError(
             f"EnergyHopper needs mo-gymnasium, MuJoCo: pip install 'armillary[rl-peers]' ({error})"
         ) from None
+
+
+def make(**settings: Any) -> EnergyHopper:
+    """What the id ``armillary/EnergyHopper-v0`` makes (it wants no wrapper's class there)."""
+    return EnergyHopper(**settings)
