@@ -237,7 +237,7 @@ RATE = Experiment(
     id="rate",
     title="How fast the dual is solved",
     cases={
-        "smoke": _cases((20, 1)),
+        "smoke": [],
         "quick": _cases((20, 1)),
         "full": _cases((20, 1), (100, 1), (100, 2)),
         "long": _cases((20, 1), (100, 1), (100, 2), (400, 2)),

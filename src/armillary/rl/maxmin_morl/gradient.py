@@ -43,7 +43,7 @@ def solve_pgd(
     alpha: float = 0.02,
     steps: int = 400,
     anneal_from: float = 0.1,
-    tol: float = 1e-9,
+    tol: float = 1e-7,
     u_max: float = np.inf,
 ) -> GradientResult:
     """Descend D_alpha by projected gradient, alpha falling from ``anneal_from`` in the first third.

@@ -116,6 +116,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
             if _staggered(env):
                 self.episodes.partial(np.arange(self.n_envs) > 0)
         self.policy.set_training_mode(False)
+        self._observe(rollout_buffer)
         rollout_buffer.reset()
         callback.on_rollout_start()
         for _ in range(n_rollout_steps):
@@ -146,9 +147,17 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         rollout_buffer.compute_returns_and_advantage(self._values(self._last_obs), dones)
         callback.update_locals(locals())
         callback.on_rollout_end()
-        self.policy.observe(obs_as_tensor(rollout_buffer.swap_and_flatten(
-            rollout_buffer.observations), self.device))  # fmt: skip
         return self._move_dual(rollout_buffer)
+
+    def _observe(self, rollout_buffer: VectorRolloutBuffer) -> None:
+        """Bring the inputs' moments up to date between updates.
+
+        Within one rollout and its update they stand still: probabilities would shift otherwise.
+        """
+        seen = np.asarray(self._last_obs)
+        if rollout_buffer.full:
+            seen = rollout_buffer.swap_and_flatten(rollout_buffer.observations)
+        self.policy.observe(obs_as_tensor(seen, self.device))
 
     def _after_truncation(self, infos: Sequence[dict[str, Any]], dones: np.ndarray) -> np.ndarray:
         """gamma V(s') where an episode was cut off: truncation is not termination."""
