@@ -17,7 +17,7 @@ _MAXMIN = "armillary.rl.maxmin_morl.envs"
 ENVIRONMENTS |= {
     "BuildingZones-v0": {"entry_point": f"{_MAXMIN}.building:BuildingZones"},
     "TrafficCO2-v0": {"entry_point": f"{_MAXMIN}.traffic:TrafficCO2"},
-    "EnergyHopper-v0": {"entry_point": f"{_MAXMIN}.hopper:make"},
+    "EnergyHopper-v0": {"entry_point": f"{_MAXMIN}.hopper:EnergyHopper"},
 }
 
 

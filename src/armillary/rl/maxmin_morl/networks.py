@@ -43,8 +43,18 @@ class UnitScale(BaseFeaturesExtractor):
         return x.clamp(-10, 10)
 
 
+def _unit_box(space: gymnasium.Space) -> bool:
+    """Whether actions are numbers between -1 and 1."""
+    return isinstance(space, gymnasium.spaces.Box) and bool(
+        (space.low == -1).all() and (space.high == 1).all()
+    )
+
+
 class VectorCriticPolicy(ActorCriticPolicy):
     """An actor, and a critic that predicts the discounted return of every signal.
+
+    Means of actions between -1 and 1 pass through tanh: beyond bounds, where actions are clipped,
+    nothing would pull a mean back.
 
     Args:
         signals: K + L, the critic's outputs.
@@ -63,6 +73,8 @@ class VectorCriticPolicy(ActorCriticPolicy):
         self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, self.signals)
         nn.init.orthogonal_(self.value_net.weight, 1.0)
         nn.init.zeros_(self.value_net.bias)
+        if _unit_box(self.action_space):
+            self.action_net = nn.Sequential(self.action_net, nn.Tanh())
         self.optimizer = self.optimizer_class(
             self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs
         )

@@ -154,10 +154,9 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
 
         Within one rollout and its update they stand still: probabilities would shift otherwise.
         """
-        seen = np.asarray(self._last_obs)
         if rollout_buffer.full:
             seen = rollout_buffer.swap_and_flatten(rollout_buffer.observations)
-        self.policy.observe(obs_as_tensor(seen, self.device))
+            self.policy.observe(obs_as_tensor(seen, self.device))
 
     def _after_truncation(self, infos: Sequence[dict[str, Any]], dones: np.ndarray) -> np.ndarray:
         """gamma V(s') where an episode was cut off: truncation is not termination."""

@@ -7,7 +7,7 @@ for a good hop, and puts the energy into ``info["energy"]`` = -sum a^2 a step.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 SCALE = (2.0, 2.0)
 
 
-class EnergyHopper(gymnasium.Wrapper):
+class EnergyHopper(gymnasium.Env):
     """Speed and height as objectives, energy as a limit.
 
     Args:
@@ -27,31 +27,44 @@ class EnergyHopper(gymnasium.Wrapper):
         ImportError: mo-gymnasium or MuJoCo is not installed.
     """
 
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": ["human", "rgb_array", "depth_array"],
+        "render_fps": 125,
+    }
+
     def __init__(
         self,
         env: gymnasium.Env | None = None,
         scale: tuple[float, float] = SCALE,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(_hopper(render_mode) if env is None else env)
+        self.env = _hopper(render_mode) if env is None else env
+        self.render_mode = render_mode
+        self.observation_space, self.action_space = (
+            self.env.observation_space,
+            self.env.action_space,
+        )
         self.scale = np.array(scale)
         self.reward_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
         self.reward_dim = 2
 
-    @property
-    def unwrapped(self) -> Any:  # the wrapper's own reward space is the one that counts
-        return self
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         seen, reward, terminated, truncated, info = self.env.step(action)
         energy = -float(np.square(action).sum())
-        return (
-            seen,
-            np.asarray(reward)[:2] / self.scale,
-            terminated,
-            truncated,
-            {**info, "energy": energy},
-        )
+        scaled = np.asarray(reward)[:2] / self.scale
+        return seen, scaled, terminated, truncated, {**info, "energy": energy}
+
+    def render(self) -> Any:
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
 
 
 def _hopper(render_mode: str | None) -> gymnasium.Env:
@@ -63,8 +76,3 @@ def _hopper(render_mode: str | None) -> gymnasium.Env:
         raise ImportError(
             f"EnergyHopper needs mo-gymnasium, MuJoCo: pip install 'armillary[rl-peers]' ({error})"
         ) from None
-
-
-def make(**settings: Any) -> EnergyHopper:
-    """What the id ``armillary/EnergyHopper-v0`` makes (it wants no wrapper's class there)."""
-    return EnergyHopper(**settings)
