@@ -13,6 +13,7 @@ from armillary.rl.maxmin_morl.fairness import jain_index, summarise
 from armillary.rl.maxmin_morl.networks import UnitScale
 from armillary.rl.maxmin_morl.returns import Episodes
 from armillary.rl.maxmin_morl.rollouts import VectorRolloutBuffer
+from armillary.rl.maxmin_morl.value_scale import ValueScale
 from armillary.rl.maxmin_morl.vector_env import LocalVecEnv, SignalVecEnv
 
 from .conftest import Scales
@@ -112,6 +113,20 @@ def test_running_moments_are_those_of_all_observations():
     np.testing.assert_allclose(scale.var, seen.var(axis=0), rtol=1e-2)
 
 
+def test_values_stay_while_their_scale_moves():
+    layer, scale = torch.nn.Linear(4, 2).double(), ValueScale(2, 0.9)
+    features, rng = torch.randn(8, 4).double(), np.random.default_rng(0)
+    for _ in range(3):
+        before = scale.values(layer(features)).detach()
+        signals = rng.normal([5.0, -300.0], [1.0, 20.0], (6, 2))
+        scale.follow(layer, signals.mean(axis=0), 10 * signals, 10.0)
+        torch.testing.assert_close(
+            scale.values(layer(features)).detach(), before, rtol=1e-4, atol=1e-3
+        )
+        torch.testing.assert_close(scale.values(scale.targets(before)), before)
+    assert scale.offset[1] == pytest.approx(-3000, rel=0.1)
+
+
 def test_truncation_is_not_termination():
     venv = SignalVecEnv(LocalVecEnv([Scales]), Signals(3, []))
     venv.reset()
@@ -179,7 +194,7 @@ def test_saved_learners_come_back_whole(trained, tmp_path):
 def test_same_seed_same_policy():
     def learn():
         model = ConstrainedMaxMinPPO(Scales, ["info:energy>=-1@average"], **SMALL)
-        return model.learn(480).policy.action_net.weight.detach().numpy()
+        return model.learn(480).policy.action_net[0].weight.detach().numpy()
 
     np.testing.assert_array_equal(learn(), learn())
 

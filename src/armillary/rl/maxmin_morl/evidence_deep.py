@@ -165,8 +165,8 @@ BUILDING = Experiment(
     cases={
         "smoke": _building(512),
         "quick": _building(8192),
-        "full": _building(100_000),
-        "long": _building(150_000),
+        "full": _building(200_000),
+        "long": _building(400_000),
     },
     setup=seeds_only,
     contenders=tuple(

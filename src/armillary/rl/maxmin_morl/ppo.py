@@ -22,6 +22,7 @@ from armillary.rl.maxmin_morl.networks import VectorCriticPolicy
 from armillary.rl.maxmin_morl.returns import Episodes
 from armillary.rl.maxmin_morl.rollouts import VectorRolloutBuffer
 from armillary.rl.maxmin_morl.smoothing import SmoothedGradient
+from armillary.rl.maxmin_morl.value_scale import ValueScale
 
 _OWN = set(MaxMinSettings.__dataclass_fields__)
 
@@ -82,6 +83,8 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
             **kwargs,
         )  # fmt: skip
         self._rng = np.random.default_rng(self.seed)
+        self.value_scale = ValueScale(self.signals.size, gamma)
+        self._terminated = False
         self.episodes = Episodes(self.n_envs, self.signals.size, gamma, keep=2 * self.n_envs)
         self._smoothed = (
             SmoothedGradient(self.policy, self.signals.size, self._K, seed=self.seed or 0)
@@ -98,11 +101,11 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         """(N, K + L) discounted returns that the critic predicts, in the signals' units."""
         with torch.no_grad():
             tensor = obs_as_tensor(np.asarray(observations), self.device)
-            return self.policy.predict_values(tensor) * self._unit
+            return self.value_scale.values(self.policy.predict_values(tensor))
 
     @property
     def _unit(self) -> torch.Tensor:
-        """(K + L,) sizes of returns; the critic predicts multiples of them."""
+        """(K + L,) sizes of returns."""
         return torch.as_tensor(self._size, dtype=torch.float32, device=self.device)
 
     def collect_rollouts(
@@ -119,6 +122,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         self._observe(rollout_buffer)
         rollout_buffer.reset()
         callback.on_rollout_start()
+        totals = np.zeros(self.signals.size)
         for _ in range(n_rollout_steps):
             with torch.no_grad():
                 seen = obs_as_tensor(self._last_obs, self.device)
@@ -135,16 +139,17 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
             self._watch_sizes(signals)
             rollout_buffer.ages[rollout_buffer.pos] = self.episodes.ages
             self.episodes.add(signals, dones)
+            totals += signals.mean(axis=0)
             rewards = signals + self._after_truncation(infos, dones)
-            unit = self._unit
             rollout_buffer.add(
                 self._last_obs, actions.cpu().numpy(), rewards, self._last_episode_starts,
-                values * unit, log_probs,
+                self.value_scale.values(values), log_probs,
             )  # fmt: skip
             if dones.any():
                 self.episodes.start(dones, following)
             self._last_obs, self._last_episode_starts = following, dones
         rollout_buffer.compute_returns_and_advantage(self._values(self._last_obs), dones)
+        self._mean = totals / n_rollout_steps
         callback.update_locals(locals())
         callback.on_rollout_end()
         return self._move_dual(rollout_buffer)
@@ -161,7 +166,9 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
     def _after_truncation(self, infos: Sequence[dict[str, Any]], dones: np.ndarray) -> np.ndarray:
         """gamma V(s') where an episode was cut off: truncation is not termination."""
         extra = np.zeros((self.n_envs, self.signals.size))
-        cut = [i for i in np.flatnonzero(dones) if infos[i].get("TimeLimit.truncated")]
+        ended = np.flatnonzero(dones)
+        self._terminated |= any(not infos[i].get("TimeLimit.truncated") for i in ended)
+        cut = [i for i in ended if infos[i].get("TimeLimit.truncated")]
         if cut:
             last = np.stack([infos[i]["terminal_observation"] for i in cut])
             extra[cut] = self.gamma * self._values(last).cpu().numpy()
@@ -190,7 +197,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         clip = self.clip_range(self._current_progress_remaining)  # pyright: ignore
-        weights, unit = self.dual.weights(), self._unit
+        weights = self.dual.weights()
         for _ in range(self.n_epochs):
             for batch in self.rollout_buffer.batches(weights, self.batch_size, self._rng):  # pyright: ignore
                 actions = batch.actions
@@ -206,7 +213,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
                 surrogate = torch.min(
                     advantage * ratio, advantage * ratio.clamp(1 - clip, 1 + clip)
                 ).mean()
-                fit = functional.smooth_l1_loss(values, batch.returns / unit)
+                fit = functional.smooth_l1_loss(values, self.value_scale.targets(batch.returns))
                 bonus = (-log_prob if entropy is None else entropy).mean()
                 loss = -surrogate - self.ent_coef * bonus + self.vf_coef * values.shape[1] * fit
                 self.policy.optimizer.zero_grad()
@@ -214,6 +221,11 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
                 torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
                 self.policy.optimizer.step()
         self._n_updates += self.n_epochs
+        buffer: Any = self.rollout_buffer
+        horizon = 1 / (1 - self.gamma)
+        if self._terminated:
+            horizon *= 1 - self.gamma ** float(np.mean(self.episodes.lengths or [1]))
+        self.value_scale.follow(self.policy.value_net, self._mean, buffer.returns, horizon)
 
 
 def _staggered(env: Any) -> bool:

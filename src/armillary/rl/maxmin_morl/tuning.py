@@ -11,12 +11,12 @@ from typing import Any
 #: Published threshold on the discounted sum of -sum |a| / 5 a step, of 480 hours.
 BUILDING_LIMIT = "info:energy>=-180@discounted"
 #: Parallel buildings; rollouts are short and many, because zones answer within hours.
-BUILDING_ENVS = 16
+BUILDING_ENVS = 64
 
 _BUILDING: dict[str, Any] = {
-    "n_steps": 32,
-    "batch_size": 128,
-    "n_epochs": 10,
+    "n_steps": 16,
+    "batch_size": 256,
+    "n_epochs": 5,
     "gae_lambda": 0.5,
     "policy_kwargs": {"log_std_init": -1.0},
 }
@@ -43,8 +43,8 @@ TRAFFIC_LIMIT = "info:co2>=-35000@episode"
 
 
 def building() -> dict[str, Any]:
-    """Arguments of the learner on `BuildingZones`; the learning rate falls to three tenths."""
-    return {**_BUILDING, "learning_rate": lambda left: 1e-3 * max(left, 0.3)}
+    """Arguments of the learner on `BuildingZones`; the learning rate falls to a twentieth."""
+    return {**_BUILDING, "learning_rate": lambda left: 1e-3 * max(left, 0.05)}
 
 
 def hopper() -> dict[str, Any]:
