@@ -28,6 +28,7 @@ CARD = Card(
         "quicker-than-the-programme",
         "building-keeps-its-limit",
         "building-is-fairer",
+        "tight-building-is-fairer",
         "smoothing-costs-more",
         "one-run-for-many",
         "other-tasks-keep-their-limits",

