@@ -26,11 +26,8 @@ BUILT_IN: tuple[str, ...] = (
     "armillary.graph.tango",
     "armillary.neuro.spikeinit",
     "armillary.neuro.ssn",
-<<<<<<< HEAD
     "armillary.rl.kage",
-=======
     "armillary.rl.maxmin_morl",
->>>>>>> morl
 )
 
 #: The fields of the library and what each is about.
