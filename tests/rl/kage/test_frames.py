@@ -249,7 +249,7 @@ def test_noise_has_its_distribution_and_its_own_stream_each_frame():
 def test_noise_is_drawn_anew_in_each_frame_and_clipped():
     config = suites()["filters"][5].eval
     one, two = (frame_of(config, n, group="filters").astype(int) for n in (0, 1))
-    assert (one != two).mean() > 0.9
+    assert (one != two).mean() > 0.6  # many are cut at 0 or 255 in both
     assert one.min() == 0
     assert one.max() == 255
 
