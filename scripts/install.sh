@@ -38,7 +38,7 @@ fi
 without=$(sed -n 's/^\([A-Za-z0-9._-]*\)==.*/\1/p' requirements/no-deps.txt | paste -sd'|')
 if unmet=$("$venv/bin/python" -m pip --disable-pip-version-check check 2>&1); then
   echo "$unmet"
-elif unmet=$(grep -vE "^($without) [^ ]+ requires " <<<"$unmet"); then
+elif unmet=$(grep -vE "^($without) [^ ]+ (requires|has requirement) " <<<"$unmet"); then
   echo "$unmet" >&2
   exit 1
 fi
