@@ -33,7 +33,7 @@ def test_each_pair_differs_in_its_axis_alone(pair):
 def test_selecting_pairs():
     assert [p.id for p in select("filters-3,layout")] == ["filters-3", "layout-1"]
     assert len(select("all")) == 34
-    with pytest.raises(LookupError, match="no suite or pair 'colour'"):
+    with pytest.raises(ValueError, match="no suite or pair 'colour'"):
         select("colour")
 
 

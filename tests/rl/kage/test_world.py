@@ -207,8 +207,9 @@ def test_left_and_right_cancel_and_the_reward_counts_progress_once():
     assert float(world.reward(state, jnp.int32(3), both, latent)) == pytest.approx(-5.1)
     right = run(both, [2])[0]
     assert float(world.reward(both, jnp.int32(2), right, latent)) == pytest.approx(0.2 - 0.1)
-    back = run(right, [1])[0]
-    again = run(back, [2, 2])
+    back = run(right, [1] * 5)[-1]
+    again = run(back, [2])
+    assert float(again[0].x) <= float(right.x)
     assert float(world.reward(back, jnp.int32(2), again[0], latent)) <= -0.1
     jump = run(right, [6])[0]
     assert float(world.reward(right, jnp.int32(6), jump, latent)) == pytest.approx(0.2 - 10.1)

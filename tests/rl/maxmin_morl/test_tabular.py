@@ -27,7 +27,8 @@ def test_two_arms_mix_to_the_harmonic_mean(method):
     found = solve_tabular(P, r, c, [-1.0], mu, gamma=0.5, method=method)
     t = 1 / (1 / a).sum()
     assert found.value_min == pytest.approx(t / 0.5)
-    np.testing.assert_allclose(found.policy, np.tile(t / a, (2, 1)), atol=1e-6)
+    # Contexts are alike: only the mean of their rows is determined, and a vertex may split it.
+    np.testing.assert_allclose(found.policy.mean(axis=0), t / a, atol=1e-6)
     # Weights make all arms equally good: w_i a_i is constant.
     np.testing.assert_allclose(found.w, t / a, atol=1e-6)
     assert found.u[0] == pytest.approx(0, abs=1e-9)
@@ -59,7 +60,9 @@ def test_three_unequal_objectives_with_two_limits():
     assert found.value_min == pytest.approx(t / 0.5)
     assert found.u[0] == pytest.approx(0, abs=1e-8)
     assert found.u[1] == pytest.approx(0.2, abs=1e-6)
-    np.testing.assert_allclose(found.J, np.full(3, t / 0.5), atol=1e-6)
+    # The first arm's limit does not bind: its objective may be above the worst, the others not.
+    np.testing.assert_allclose(found.J[1:], np.full(2, t / 0.5), atol=1e-6)
+    assert found.J[0] >= t / 0.5 - 1e-6
 
 
 @settings(deadline=None, max_examples=12)

@@ -211,7 +211,7 @@ def select(names: str) -> list[Pair]:
     """Pairs by names separated by commas: ``all``, suites, or ids.
 
     Raises:
-        LookupError: there is no such suite or pair.
+        ValueError: there is no such suite or pair.
     """
     known = suites()
     by_id = {pair.id: pair for pair in all_pairs()}
@@ -224,7 +224,7 @@ def select(names: str) -> list[Pair]:
         elif name in by_id:
             found.append(by_id[name])
         else:
-            raise LookupError(
+            raise ValueError(
                 f"no suite or pair {name!r}: give all, {', '.join(known)}, or an id such as "
                 "filters-3"
             )
