@@ -224,7 +224,7 @@ def plain_sac(seed: int, cell: Cell) -> Mapping[str, float]:
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        env = mo_gymnasium.wrappers.LinearReward(BuildingZones(), weight=np.full(3, 1 / 3))
+        env = mo_gymnasium.wrappers.LinearReward(BuildingZones(), weight=np.full(3, 1 / 3))  # pyright: ignore
         model = SAC("MlpPolicy", env, seed=seed, device="cpu", learning_starts=100)
     model.learn(int(cell.case.x["steps"]))
     return {"checksum": float(model.num_timesteps)}

@@ -36,7 +36,7 @@ def main(steps: int, gamma: float, seed: int) -> None:
             vector = np.array([*np.asarray(reward)[1:], -1.0], dtype=np.float32)
             return seen, vector, terminated, truncated, info
 
-    make = mo_gymnasium.make
+    make = mo_gymnasium.make  # pyright: ignore
     env, judge = (Steps(make("resource-gathering-v0")) for _ in range(2))
     agent = mp_mo_q_learning.MPMOQLearning(
         env,

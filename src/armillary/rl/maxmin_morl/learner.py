@@ -292,7 +292,7 @@ class MaxMinLearner:
         found: list[tuple[np.ndarray, np.ndarray, int]] = []
         seen: Any = venv.reset()
         while (quota > 0).any():
-            actions, _ = self.predict(seen, deterministic=deterministic)
+            actions, _ = self.predict(seen, deterministic=deterministic)  # pyright: ignore
             seen, signals, dones, _ = venv.step(actions)
             finished = record.add(np.asarray(signals), np.asarray(dones))
             for i, episode in finished:
@@ -315,7 +315,7 @@ class MaxMinLearner:
             "mixture": len(self._mixture),
             "gamma": self.gamma,
             "timesteps": self.num_timesteps,
-            "policy_kwargs": self._own_policy_kwargs,
+            "policy_kwargs": self._own_policy_kwargs,  # pyright: ignore
             "stopped": self.stopped,
         }
         return tensors, note
@@ -355,7 +355,7 @@ class MaxMinLearner:
         for name in ("scale", "w_init"):
             settings[name] = None if settings[name] is None else tuple(settings[name])
         made = cls(
-            env, note["constraints"], gamma=note["gamma"], policy_kwargs=note["policy_kwargs"],
+            env, note["constraints"], gamma=note["gamma"], policy_kwargs=note["policy_kwargs"],  # pyright: ignore
             **{**settings, **kwargs},
         )  # fmt: skip
         made.policy.load_state_dict(_under("policy.", tensors))

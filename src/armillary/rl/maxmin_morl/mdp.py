@@ -161,7 +161,7 @@ def vector_mdp(
             f"gamma={gamma!r}: discounted returns need 0 <= gamma < 1 (for averages take .99 or so)"
         )
     matrix, actions = _transitions(P)
-    states = matrix.shape[1]
+    states = matrix.shape[1]  # pyright: ignore
     if states < 2:
         raise ValueError(
             "P has a single state: there is nothing to plan; a bandit is a choice of weights over "

@@ -76,7 +76,9 @@ class VectorCriticPolicy(ActorCriticPolicy):
         if _unit_box(self.action_space):
             self.action_net = nn.Sequential(self.action_net, nn.Tanh())
         self.optimizer = self.optimizer_class(
-            self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs
+            self.parameters(),
+            lr=lr_schedule(1),  # pyright: ignore
+            **self.optimizer_kwargs,  # pyright: ignore
         )
 
     def observe(self, observations: torch.Tensor) -> None:

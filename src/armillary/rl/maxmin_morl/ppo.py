@@ -115,7 +115,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         if self._last_obs is None:
             self._last_obs = env.reset()
         if self.num_timesteps == 0:
-            self.episodes.start(np.ones(self.n_envs, dtype=bool), self._last_obs)
+            self.episodes.start(np.ones(self.n_envs, dtype=bool), self._last_obs)  # pyright: ignore
             if _staggered(env):
                 self.episodes.partial(np.arange(self.n_envs) > 0)
         self.policy.set_training_mode(False)
@@ -125,7 +125,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         totals = np.zeros(self.signals.size)
         for _ in range(n_rollout_steps):
             with torch.no_grad():
-                seen = obs_as_tensor(self._last_obs, self.device)
+                seen = obs_as_tensor(self._last_obs, self.device)  # pyright: ignore
                 actions, values, log_probs = self.policy(seen)
             chosen = actions.cpu().numpy()
             if isinstance(self.action_space, spaces.Box):
@@ -167,10 +167,10 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         """gamma V(s') where an episode was cut off: truncation is not termination."""
         extra = np.zeros((self.n_envs, self.signals.size))
         ended = np.flatnonzero(dones)
-        self._terminated |= any(not infos[i].get("TimeLimit.truncated") for i in ended)
-        cut = [i for i in ended if infos[i].get("TimeLimit.truncated")]
+        self._terminated |= any(not infos[i].get("TimeLimit.truncated") for i in ended)  # pyright: ignore
+        cut = [i for i in ended if infos[i].get("TimeLimit.truncated")]  # pyright: ignore
         if cut:
-            last = np.stack([infos[i]["terminal_observation"] for i in cut])
+            last = np.stack([infos[i]["terminal_observation"] for i in cut])  # pyright: ignore
             extra[cut] = self.gamma * self._values(last).cpu().numpy()
         return extra
 
@@ -185,7 +185,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         return not self._out_of_reach()
 
     def _starts(self) -> torch.Tensor:
-        return obs_as_tensor(np.stack(list(self.episodes.starts)), self.device)
+        return obs_as_tensor(np.stack(list(self.episodes.starts)), self.device)  # pyright: ignore
 
     def estimate(self) -> np.ndarray:
         """(K + L,) discounted returns of the current policy from where episodes start."""

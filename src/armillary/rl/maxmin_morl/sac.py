@@ -170,7 +170,7 @@ class ConstrainedMaxMinSAC(MaxMinLearner, SAC):
     def _log_prob(self, observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """(B,) log-probability density of squashed actions under the current actor."""
         mean, log_std, _ = self.actor.get_action_dist_params(observations)
-        distribution = self.actor.action_dist.proba_distribution(mean, log_std)
+        distribution = self.actor.action_dist.proba_distribution(mean, log_std)  # pyright: ignore
         return distribution.log_prob(actions.clamp(-1 + 1e-6, 1 - 1e-6))
 
     def _store_transition(
@@ -228,7 +228,7 @@ class ConstrainedMaxMinSAC(MaxMinLearner, SAC):
         if self.ent_coef_optimizer is None or self.log_ent_coef is None:
             return self.ent_coef_tensor
         alpha = torch.exp(self.log_ent_coef.detach())
-        excess = (log_prob + self.target_entropy).detach()
+        excess = (log_prob + self.target_entropy).detach()  # pyright: ignore
         _descend(self.ent_coef_optimizer, -(self.log_ent_coef * excess).mean())
         return alpha
 

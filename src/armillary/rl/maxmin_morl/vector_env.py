@@ -49,7 +49,7 @@ class LocalVecEnv(VecEnv):
                 "TimeLimit.truncated": truncated and not terminated,
             }
             obs, _ = env.reset()
-        return obs, np.atleast_1d(reward), done, info
+        return obs, np.atleast_1d(reward), done, info  # pyright: ignore
 
     def close(self) -> None:
         for env in self.envs:
@@ -175,8 +175,8 @@ def make_vec_env(env: EnvLike, n_envs: int = 1, processes: bool = False) -> VecE
     if processes:
         from stable_baselines3.common.vec_env import SubprocVecEnv
 
-        return SubprocVecEnv([make] * n_envs, start_method="spawn")
-    made = LocalVecEnv([make] * n_envs)
+        return SubprocVecEnv([make] * n_envs, start_method="spawn")  # pyright: ignore
+    made = LocalVecEnv([make] * n_envs)  # pyright: ignore
     _reward_dim(made.envs[0])
     return made
 

@@ -71,7 +71,7 @@ def _hopper(render_mode: str | None) -> gymnasium.Env:
     try:
         import mo_gymnasium
 
-        return mo_gymnasium.make("mo-hopper-v5", render_mode=render_mode)
+        return mo_gymnasium.make("mo-hopper-v5", render_mode=render_mode)  # pyright: ignore
     except ImportError as error:
         raise ImportError(
             f"EnergyHopper needs mo-gymnasium, MuJoCo: pip install 'armillary[rl-peers]' ({error})"

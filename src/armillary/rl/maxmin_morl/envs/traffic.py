@@ -118,7 +118,7 @@ def _incoming(network: Path) -> list[str]:
         x, y = float(at.get("x", 0)) - x0, float(at.get("y", 0)) - y0
         return (0 if y < 0 else 2) if abs(y) > abs(x) else (1 if x > 0 else 3)
 
-    return [e.get("id") for e in sorted(approaches, key=side)]
+    return [e.get("id") for e in sorted(approaches, key=side)]  # pyright: ignore
 
 
 def _exits(network: Path, approaches: list[str]) -> list[str]:
