@@ -60,7 +60,7 @@ def _plain_termcolor() -> None:
     import importlib.util
     import types
 
-    if importlib.util.find_spec("termcolor") is None and "termcolor" not in sys.modules:
+    if "termcolor" not in sys.modules and importlib.util.find_spec("termcolor") is None:
         plain: Any = types.ModuleType("termcolor")
         plain.colored = lambda text, *_, **__: text
         plain.cprint = lambda text, *_, **__: print(text)
