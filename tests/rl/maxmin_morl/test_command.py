@@ -23,7 +23,7 @@ def test_solve_writes_the_policy_and_its_proof(tmp_path):
     assert run(["maxmin-morl", "solve", str(tmp_path / "mdp.npz"), "-o", str(out),
                 "--threshold", "-3", "--json", str(figures)]) == 0  # fmt: skip
     with np.load(out) as found:
-        np.testing.assert_allclose(found["policy"], np.tile([0.75, 0.25], (2, 1)), atol=1e-6)
+        np.testing.assert_allclose(found["policy"].mean(axis=0), [0.75, 0.25], atol=1e-6)
         assert found["slack"][0] == pytest.approx(1.0)  # of the option, not of the file
     told = json.loads(figures.read_text())
     assert told["value_min"] == pytest.approx(1.5)
