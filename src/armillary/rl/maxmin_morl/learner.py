@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import json
 import os
@@ -69,7 +70,7 @@ class MaxMinSettings:
             raise ValueError(f"gradient={self.gradient!r}: known are 'critic' and 'smoothing'")
 
 
-class MaxMinLearner:
+class MaxMinLearner(abc.ABC):
     """Mixed into a Stable-Baselines3 algorithm whose environment gives vectors of signals.
 
     Attributes:
@@ -230,8 +231,9 @@ class MaxMinLearner:
         self.policy.load_state_dict(state, strict=False)
 
     @staticmethod
+    @abc.abstractmethod
     def _is_actor(key: str) -> bool:
-        raise NotImplementedError
+        """Whether a tensor of the policy's state, by its name, belongs to the actor."""
 
     def evaluate(
         self,
