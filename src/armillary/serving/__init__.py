@@ -1,0 +1,1 @@
+"""Serving language models: the same bits at any size, adapters, quantised experts, fleets."""
