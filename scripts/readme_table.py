@@ -1,8 +1,9 @@
 """Put the verdicts of the committed evidence into README.md and the methods' pages.
 
 Between ``<!-- methods -->`` and ``<!-- /methods -->`` of README.md stands the table of methods;
-between ``<!-- evidence:SLUG -->`` and ``<!-- /evidence -->`` of a method's page, its claims. Both
-are made from ``evidence/``; ``--check`` changes nothing and fails where a file is not up to date.
+between ``<!-- evidence:SLUG -->`` and ``<!-- /evidence -->`` of a method's page, its claims; between
+``<!-- long:SLUG -->`` and ``<!-- /long -->``, the figures of its ``long`` profile. All are made from
+``evidence/``; ``--check`` changes nothing and fails where a file is not up to date.
 """
 
 from __future__ import annotations
@@ -106,6 +107,56 @@ def warnings(claims: list[dict[str, Any]]) -> list[str]:
     return ["", "Warnings. Ablations that should hurt and do not:", "", *lines] if lines else []
 
 
+def long_tables(slug: str) -> str:
+    """A table an experiment: every contender's mean over seeds (least, greatest) by case."""
+    folder = ROOT / "evidence" / slug / "long"
+    if not (folder / "claims.json").is_file():
+        return "The `long` profile has not been run."
+    found = bundle.Bundle.read(folder, committed=True)
+    parts = [
+        "Profile `long`: figures, without verdicts. Mean over seeds, in brackets the least and the "
+        f"greatest. Reproduce: `{found.claims[0]['command']}`"
+    ]
+    for name, described in found.environment["experiments"].items():
+        metric = described["metrics"][0]
+        values: dict[str, dict[str, list[float]]] = {}
+        failed: set[tuple[str, str]] = set()
+        seeds: set[int] = set()
+        for row in found.rows:
+            if row.experiment != name:
+                continue
+            seeds.add(row.seed)
+            if metric["name"] in row.metrics:
+                cell = values.setdefault(row.contender, {}).setdefault(row.case, [])
+                cell.append(row.metrics[metric["name"]])
+            else:
+                failed.add((row.contender, row.case))
+        cases = [c["name"] for c in described["cases"]]
+        if values:
+            head = f"**{described['title']}** (`{name}`): {metric['name']}"
+            unit = f", {metric['unit']}" if metric["unit"] else ""
+            parts += [f"{head}{unit}; {len(seeds)} seeds.", long_table(cases, values, failed)]
+    return "\n\n".join(parts)
+
+
+def long_table(
+    cases: list[str], values: dict[str, dict[str, list[float]]], failed: set[tuple[str, str]]
+) -> str:
+    lines = ["| | " + " | ".join(cases) + " |", "|---" * (len(cases) + 1) + "|"]
+    for who, found in values.items():
+        cells = []
+        for case in cases:
+            got = found.get(case)
+            if not got:
+                cells.append("failed" if (who, case) in failed else "–")
+                continue
+            mark = ", one failed" if (who, case) in failed else ""
+            mean = number(sum(got) / len(got))
+            cells.append(f"{mean} [{number(min(got))}, {number(max(got))}{mark}]")
+        lines.append(f"| {who} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def filled(text: str) -> str:
     def evidence(match: re.Match[str]) -> str:
         return f"{match[1]}\n{claims_table(match[2])}\n{match[4]}"
@@ -113,6 +164,12 @@ def filled(text: str) -> str:
     text = re.sub(
         r"(<!-- methods -->)\n(.*?)(<!-- /methods -->)",
         lambda m: f"{m[1]}\n{methods_table()}\n{m[3]}",
+        text,
+        flags=re.DOTALL,
+    )
+    text = re.sub(
+        r"(<!-- long:([a-z0-9-]+) -->)\n(.*?)(<!-- /long -->)",
+        lambda m: f"{m[1]}\n{long_tables(m[2])}\n{m[4]}",
         text,
         flags=re.DOTALL,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 
@@ -207,6 +209,12 @@ def test_written_evidence_reads_back_and_names_no_path(planted, tmp_path):
     assert str(tmp_path) not in text
     assert "word" not in text
     assert str(folder) in done.stderr
+
+
+def test_evidence_of_the_long_profile_stands_beside_the_full_one():
+    full = Bundle("planted", "full", [], [], {})
+    assert bench.evidence_place(full) == Path("planted")
+    assert bench.evidence_place(dataclasses.replace(full, profile="long")) == Path("planted/long")
 
 
 def test_a_narrow_terminal_is_not_overrun(planted):

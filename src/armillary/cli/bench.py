@@ -13,6 +13,7 @@ from armillary.errors import ExitCode, require
 from armillary.output.files import to_json
 
 if TYPE_CHECKING:
+    from armillary.evidence.bundle import Bundle
     from armillary.evidence.runner import Request, Result
     from armillary.evidence.store import Store
 
@@ -70,7 +71,9 @@ def bench(
     write_evidence: Annotated[
         Path | None,
         typer.Option(
-            help="For maintainers: write DIR/SLUG/{claims,rows,environment}.", metavar="DIR"
+            help="For maintainers: write DIR/SLUG/{claims,rows,environment} (DIR/SLUG/long/… of "
+            "the profile long).",
+            metavar="DIR",
         ),
     ] = None,
 ) -> None:
@@ -97,10 +100,15 @@ def bench(
     for result in results:
         _remarks(result)
         if write_evidence is not None:
-            folder = result.bundle.write(write_evidence / result.bundle.slug)
+            folder = result.bundle.write(write_evidence / evidence_place(result.bundle))
             output.console().note(f"evidence written to {folder}")
     _show(results, json_file)
     raise typer.Exit(_exit_code(results, strict))
+
+
+def evidence_place(found: Bundle) -> Path:
+    """Where evidence is committed; that of the profile long stands beside the full one's."""
+    return Path(found.slug, "long") if found.profile == "long" else Path(found.slug)
 
 
 def _wanted(slugs: list[str], every: bool) -> list[str]:
