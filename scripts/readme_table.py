@@ -1,9 +1,9 @@
 """Put the verdicts of the committed evidence into README.md and the methods' pages.
 
 Between ``<!-- methods -->`` and ``<!-- /methods -->`` of README.md stands the table of methods;
-between ``<!-- evidence:SLUG -->`` and ``<!-- /evidence -->`` of a method's page, its claims; between
-``<!-- long:SLUG -->`` and ``<!-- /long -->``, the figures of its ``long`` profile. All are made from
-``evidence/``; ``--check`` changes nothing and fails where a file is not up to date.
+between ``<!-- evidence:SLUG -->`` and ``<!-- /evidence -->`` of a method's page, its claims, and
+between ``<!-- long:SLUG -->`` and ``<!-- /long -->`` the figures of its ``long`` profile. All are
+made from ``evidence/``; ``--check`` changes nothing and fails where a file is not up to date.
 """
 
 from __future__ import annotations
