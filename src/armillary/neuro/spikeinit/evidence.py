@@ -50,7 +50,7 @@ PLAIN = Experiment(
         "smoke": [_plain(4, 16, 3, 16, rows=200)],
         "quick": [_plain(20, 64, 150)],
         "full": [_plain(20, 128, 300)],
-        "long": [_plain(depth, 128, 2000) for depth in (10, 20, 50, 100)],
+        "long": [_plain(depth, 64, 300) for depth in (10, 50, 100)],
     },
     setup=clothes,
     contenders=contenders("plain", _PLAIN),
@@ -95,7 +95,7 @@ SMALL_BATCHES = Experiment(
         "full": [_plain(10, 64, 800, 4)],
         "long": [
             _plain(20, 64, steps, batch)
-            for batch, steps in ((4, 4000), (16, 2000), (64, 1000), (128, 800))
+            for batch, steps in ((4, 800), (16, 400), (64, 300), (128, 200))
         ],
     },
     setup=clothes,
@@ -135,7 +135,7 @@ SINGLE_ROWS = Experiment(
         "smoke": [_plain(4, 16, 3, 1, rows=200)],
         "quick": [],
         "full": [],
-        "long": [_plain(20, 64, 4000, 1)],
+        "long": [_plain(20, 64, 1000, 1)],
     },
     setup=clothes,
     contenders=contenders("plain", ("ours", "tdbn", "tebn")),
@@ -173,7 +173,7 @@ RESIDUAL = Experiment(
         "smoke": [_residual(7, 4, 2, 8, rows=200)],
         "quick": [],
         "full": [_residual(101, 8, 50)],
-        "long": [_residual(101, 8, 400), _residual(201, 8, 400)],
+        "long": [_residual(201, 8, 50)],
     },
     setup=clothes,
     contenders=contenders(

@@ -33,7 +33,7 @@ SEQUENCES = Experiment(
         "smoke": [_scanned(3, 16, 3, rows=200, batch=16)],
         "quick": [],
         "full": [_scanned(10, 64, 200)],
-        "long": [_scanned(10, 128, 2000), _scanned(10, 128, 2000, side=28)],
+        "long": [_scanned(10, 64, 200, side=28)],
     },
     setup=clothes,
     contenders=contenders("sequence", ("ours", "theory-alpha", *_INITS, *BATCH_NORMS)),

@@ -152,7 +152,7 @@ SEW_PROFILE = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 3, "long": 5},
+    seeds={"smoke": 1, "quick": 3, "full": 3, "long": 3},
     packages=("torch", "scikit-learn"),
 )
 
@@ -173,7 +173,7 @@ SEW_TRAINING = Experiment(
         "smoke": [_sew(7, 4, 2, rows=200, batch=8)],
         "quick": [],
         "full": [_sew(31, 8, 50)],
-        "long": [_sew(31, 8, 400), _sew(101, 8, 400)],
+        "long": [_sew(101, 8, 50)],
     },
     setup=clothes,
     contenders=contenders("sew", ("ours", "no-sew-rule", "kaiming", *RESIDUAL_NORMS)),

@@ -118,7 +118,7 @@ THOUSAND = Experiment(
         "smoke": [_thousand(7, 4, 2)],
         "quick": [],
         "full": [_thousand(1000, 8, 60)],
-        "long": [_thousand(1000, 16, 200)],
+        "long": [_thousand(1000, 16, 60)],
     },
     setup=lambda cell: digits(cell.seed),
     contenders=(
@@ -189,6 +189,6 @@ THOUSAND = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 4, "long": 4},
+    seeds={"smoke": 1, "quick": 3, "full": 4, "long": 3},
     packages=("torch", "scikit-learn"),
 )

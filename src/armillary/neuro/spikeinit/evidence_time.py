@@ -68,7 +68,7 @@ STEP_TIME = Experiment(
         "smoke": [_case(7, 4)],
         "quick": [_case(101, 8)],
         "full": [_case(101, 8)],
-        "long": [_case(101, 8), _case(1000, 8)],
+        "long": [],
     },
     setup=lambda cell: digits(cell.seed),
     contenders=tuple(Contender(name, stepped(name)) for name in ("ours", "tdbn", "tebn")),
@@ -95,7 +95,7 @@ STEP_TIME = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 4, "long": 5},
+    seeds={"smoke": 1, "quick": 3, "full": 4, "long": 0},
     timed=Timing(warmups=1, repeats=3),
     packages=("torch",),
 )

@@ -176,7 +176,7 @@ FRONT = Experiment(
         "smoke": [patch_case(8, 24, 6, 300, 12)],
         "quick": [patch_case(10, 96, 150, 1500, 80)],
         "full": [patch_case(10, 192, 1200, 12_000, 240)],
-        "long": [patch_case(10, 192, 1200, 12_000, 240), patch_case(16, 384, 2400, 24_000, 400)],
+        "long": [patch_case(16, 384, 600, 8000, 160)],
     },
     setup=setup,
     contenders=(
@@ -203,6 +203,6 @@ FRONT = Experiment(
             conditions=tuple(_on_the_front(c) for c in CONTRASTS),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 10},
+    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 3},
     packages=("torch", "scikit-learn", "scikit-image"),
 )

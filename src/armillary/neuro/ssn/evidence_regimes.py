@@ -168,7 +168,7 @@ REGIMES = Experiment(
         "smoke": [patch_case(8, 24, 6, 300, 12)],
         "quick": [patch_case(10, 96, 150, 1500, 80)],
         "full": [patch_case(10, 192, 1200, 12_000, 240)],
-        "long": [patch_case(10, 192, 1200, 12_000, 240), patch_case(16, 384, 2400, 24_000, 400)],
+        "long": [patch_case(16, 384, 600, 8000, 160)],
     },
     setup=setup,
     contenders=(
@@ -223,6 +223,9 @@ REGIMES = Experiment(
                 Ablation("uniform-inhibition", "excitation held", expect="reported"),
                 Ablation("linear", "active ratio"),
                 Ablation("no-excitation", "active ratio", expect="reported"),
+                Ablation("random", "active ratio"),
+                Ablation("random", "active ratio, fifth"),
+                Ablation("no-homeostasis", "active ratio", expect="reported"),
             ),
         ),
         Claim(
@@ -237,6 +240,7 @@ REGIMES = Experiment(
             ablations=(
                 Ablation("linear", "exponent range"),
                 Ablation("no-excitation", "weak exponent", expect="reported"),
+                Ablation("random", "top exponent", expect="reported"),
             ),
         ),
         Claim(
@@ -311,6 +315,6 @@ REGIMES = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 7, "long": 10},
+    seeds={"smoke": 1, "quick": 3, "full": 7, "long": 3},
     packages=("torch", "scikit-learn", "scikit-image"),
 )

@@ -260,7 +260,7 @@ CASES = {
     "smoke": [patch_case(8, 24, 6, 300, 12)],
     "quick": [patch_case(10, 96, 150, 1500, 80)],
     "full": [patch_case(10, 192, 1200, 8000, 160)],
-    "long": [patch_case(10, 192, 1200, 12_000, 240), patch_case(16, 384, 2400, 24_000, 400)],
+    "long": [patch_case(16, 384, 600, 8000, 160)],
 }
 
 
@@ -382,6 +382,6 @@ ROBUSTNESS = Experiment(
             conditions=(_difference("low-contrast accuracy", ("no-lateral",), 0.0),),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 10},
+    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 3},
     packages=("torch", "scikit-learn", "scikit-image"),
 )

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 Code = Callable[[Floats], Floats]
 
 
+#: Steps of LCA from one look at which items have come to rest to the next.
+LOOK = 5
 #: What `tuning` chose, see there for the grids. A normalised twin has a setting of its own.
 SETTINGS: dict[str, float] = {
     "sparse-coding": 0.005,  # penalty
@@ -89,7 +91,7 @@ def lca_code(
         w: (n, D) patches.
         atoms: (atoms, D) of unit norm.
         threshold: of the activation.
-        tolerance: ||tau du/dt|| / ||D w|| at which an item has come to rest; all must.
+        tolerance: ||tau du/dt|| / ||D w|| at which an item has come to rest and is done.
         steps: at most so many.
     """
     import torch
@@ -99,14 +101,22 @@ def lca_code(
     step = 1 / float(torch.linalg.matrix_norm(gram, 2))
     inhibition = gram - torch.eye(len(gram), dtype=gram.dtype)
     goal = tolerance * drive.norm(dim=1)
+    codes, left = torch.zeros_like(drive), torch.arange(len(drive))
     u, a = torch.zeros_like(drive), torch.zeros_like(drive)
-    for _ in range(steps):
+    for i in range(steps):
         force = torch.addmm(drive - u, a, inhibition, alpha=-1)
         u += step * force
         a = torch.nn.functional.softshrink(u, threshold)
-        if bool((force.norm(dim=1) <= goal).all()):
-            break
-    return a.numpy()
+        if i % LOOK:
+            continue
+        moving = force.norm(dim=1) > goal
+        if not bool(moving.all()):  # items at rest are done, as ours are
+            codes[left] = a
+            left, drive, goal, u, a = (x[moving] for x in (left, drive, goal, u, a))
+            if not len(left):
+                break
+    codes[left] = a
+    return codes.numpy()
 
 
 def sparse_coding(w: Floats, features: int, seed: int, setting: float) -> Code:
