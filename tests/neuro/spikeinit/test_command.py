@@ -149,6 +149,8 @@ def test_train_takes_your_own_images(folder, capsys):
         (["train", "--model", "plain_mlp:deep"], "--model"),
         (["train", "--model", "deep_ms_resnet:3"], "depth=3"),
         (["train", "--lr", "-1"], "lr"),
+        (["train", "--batch", "100000"], "--batch 100000: there are 1438 rows"),
+        ([*CHECK, "spikeinit_test_model:build", "--rate", ".2"], "--init"),
     ],
 )
 def test_bad_input_is_told_in_one_line_and_exits_2(folder, arguments, said, capsys):

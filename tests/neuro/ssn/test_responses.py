@@ -49,6 +49,6 @@ def test_the_table_of_degraded_patches_has_the_null_in_it(encoder, patches):
 def test_contrasts_of_the_command_line():
     np.testing.assert_allclose(contrast_levels("1:4:3"), [1, 2, 4])
     assert contrast_levels(".5, 2") == [0.5, 2.0]
-    for bad in ("", "a", "0:1:3", "-1", "1:2"):
+    for bad in ("", "a", "0:1:3", "-1", "1:2", "4:1:3", "1:1:3"):
         with pytest.raises(ValueError, match="give LOW:HIGH:COUNT"):
             contrast_levels(bad)

@@ -105,7 +105,9 @@ def check(
     init: Annotated[
         bool, typer.Option("--init", help="Initialise the network first, and say how.")
     ] = False,
-    rate: Annotated[float, typer.Option(help="Spikes a neuron and step, for --init.")] = 0.1,
+    rate: Annotated[
+        float | None, typer.Option(help="Spikes a neuron and step, for --init; left out: 0.1.")
+    ] = None,
     seed: Seed = 0,
     chart: Annotated[
         Path | None, typer.Option(help="Rates and gradients over depth (.svg, .png, .html).")
@@ -120,6 +122,8 @@ def check(
     _need_extra()
     _check_target(out, "-o", ".csv", ".json")
     _check_target(chart, "--chart", ".svg", ".png", ".html", ".json")
+    if rate is not None and not init:
+        raise ValueError(f"--rate {rate} is what --init aims at: give --init too, or leave it out")
     batch = _read_batch(inputs)
     import torch
 
@@ -140,7 +144,7 @@ def check(
     network = _build(model)
     if init:
         generator = torch.Generator().manual_seed(seed)
-        report = ran(lambda: init_(network, sample=batch, rate=rate, generator=generator))
+        report = ran(lambda: init_(network, sample=batch, rate=0.1 if rate is None else rate, generator=generator))
         output.console().print(str(report))
 
     def loss(answer: Any) -> torch.Tensor:
@@ -194,7 +198,9 @@ def train(
     ] = "deep_ms_resnet:101",
     width: Annotated[int, typer.Option(min=1, help="Channels or neurons of a layer.")] = 8,
     steps: Annotated[int, typer.Option(min=1, help="Minibatches.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, help="Rows a minibatch.")] = 32,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Rows a minibatch; left out: 32, or all if fewer.")
+    ] = None,
     lr: Annotated[float, typer.Option(help="Adam's learning rate.")] = 3e-3,
     block_scale: Annotated[
         float | None,
@@ -225,8 +231,13 @@ def train(
     from armillary.neuro.spikeinit.training import train as fit
 
     scale = _block_scale(model) if block_scale is None else block_scale
-    recipe = Recipe("adam", lr, steps, batch, block_scale=scale)
     x, y, x_test, y_test = _images(data, seed)
+    if batch is not None and batch > len(x):
+        raise ValueError(
+            f"--batch {batch}: there are {len(x)} rows to train on (a fifth is held out); give at "
+            "most so many"
+        )
+    recipe = Recipe("adam", lr, steps, batch or min(32, len(x)), block_scale=scale)
     classes = int(max(y.max(), y_test.max())) + 1
     torch.manual_seed(seed)
     network = _named(model, width, classes, x, time_steps, checkpoint)

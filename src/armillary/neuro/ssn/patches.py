@@ -38,11 +38,16 @@ def read_image(path: str | os.PathLike[str]) -> Float64[np.ndarray, "height widt
     try:
         image = luminance(reader.imread(path))
     except Exception as error:  # readers raise what they like
-        raise ValueError(f"{str(path)!r} cannot be read as an image: {error}") from error
+        raise ValueError(f"{str(path)!r} cannot be read as an image: {first_line(error)}") from error
     if not np.isfinite(image).all():
         row, column = np.argwhere(~np.isfinite(image))[0]
         raise ValueError(f"{str(path)!r} holds NaN or infinite numbers, first at {row}, {column}")
     return image
+
+
+def first_line(error: Exception) -> str:
+    """What a reader says, without the advice that it prints below."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def image_files(folder: str | os.PathLike[str]) -> list[Path]:

@@ -112,19 +112,22 @@ def contrast_levels(text: str) -> list[float]:
     """Contrasts from ``LOW:HIGH:COUNT`` (equal ratios) or ``A,B,C``.
 
     Raises:
-        ValueError: the text is neither, or a contrast is not positive.
+        ValueError: the text is neither, a contrast is not positive, or LOW is not below HIGH.
     """
     try:
         if ":" in text:
             low, high, count = text.split(":")
-            levels: Sequence[float] = np.geomspace(float(low), float(high), int(count)).tolist()
+            rises = 0 < float(low) < float(high) and int(count) > 1
+            levels: Sequence[float] = (
+                np.geomspace(float(low), float(high), int(count)).tolist() if rises else []
+            )
         else:
             levels = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         levels = []
     if not levels or not all(np.isfinite(level) and level > 0 for level in levels):
         raise ValueError(
-            f"--contrasts {text!r}: give LOW:HIGH:COUNT, such as .05:4:12, or numbers > 0 "
+            f"--contrasts {text!r}: give LOW:HIGH:COUNT with LOW < HIGH, such as .05:4:12, or numbers > 0 "
             "separated by commas"
         )
     return list(levels)
