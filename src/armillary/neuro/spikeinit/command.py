@@ -144,7 +144,8 @@ def check(
     network = _build(model)
     if init:
         generator = torch.Generator().manual_seed(seed)
-        report = ran(lambda: init_(network, sample=batch, rate=0.1 if rate is None else rate, generator=generator))
+        wanted = 0.1 if rate is None else rate
+        report = ran(lambda: init_(network, sample=batch, rate=wanted, generator=generator))
         output.console().print(str(report))
 
     def loss(answer: Any) -> torch.Tensor:

@@ -38,7 +38,8 @@ def read_image(path: str | os.PathLike[str]) -> Float64[np.ndarray, "height widt
     try:
         image = luminance(reader.imread(path))
     except Exception as error:  # readers raise what they like
-        raise ValueError(f"{str(path)!r} cannot be read as an image: {first_line(error)}") from error
+        told = first_line(error)
+        raise ValueError(f"{str(path)!r} cannot be read as an image: {told}") from error
     if not np.isfinite(image).all():
         row, column = np.argwhere(~np.isfinite(image))[0]
         raise ValueError(f"{str(path)!r} holds NaN or infinite numbers, first at {row}, {column}")

@@ -127,7 +127,7 @@ def contrast_levels(text: str) -> list[float]:
         levels = []
     if not levels or not all(np.isfinite(level) and level > 0 for level in levels):
         raise ValueError(
-            f"--contrasts {text!r}: give LOW:HIGH:COUNT with LOW < HIGH, such as .05:4:12, or numbers > 0 "
-            "separated by commas"
+            f"--contrasts {text!r}: give LOW:HIGH:COUNT with LOW < HIGH, such as .05:4:12, or "
+            "numbers > 0 separated by commas"
         )
     return list(levels)
