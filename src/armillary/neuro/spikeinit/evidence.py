@@ -50,7 +50,7 @@ PLAIN = Experiment(
         "smoke": [_plain(4, 16, 3, 16, rows=200)],
         "quick": [_plain(20, 64, 150)],
         "full": [_plain(20, 128, 300)],
-        "long": [_plain(depth, 64, 300) for depth in (10, 50, 100)],
+        "long": [_plain(depth, 64, 200) for depth in (10, 50, 100)],
     },
     setup=clothes,
     contenders=contenders("plain", _PLAIN),
@@ -95,7 +95,7 @@ SMALL_BATCHES = Experiment(
         "full": [_plain(10, 64, 800, 4)],
         "long": [
             _plain(20, 64, steps, batch)
-            for batch, steps in ((4, 800), (16, 400), (64, 300), (128, 200))
+            for batch, steps in ((4, 400), (16, 200), (128, 100))
         ],
     },
     setup=clothes,
@@ -135,7 +135,7 @@ SINGLE_ROWS = Experiment(
         "smoke": [_plain(4, 16, 3, 1, rows=200)],
         "quick": [],
         "full": [],
-        "long": [_plain(20, 64, 1000, 1)],
+        "long": [_plain(20, 64, 600, 1)],
     },
     setup=clothes,
     contenders=contenders("plain", ("ours", "tdbn", "tebn")),

@@ -118,7 +118,7 @@ THOUSAND = Experiment(
         "smoke": [_thousand(7, 4, 2)],
         "quick": [],
         "full": [_thousand(1000, 8, 60)],
-        "long": [_thousand(1000, 16, 60)],
+        "long": [_thousand(1000, 16, 30)],
     },
     setup=lambda cell: digits(cell.seed),
     contenders=(
