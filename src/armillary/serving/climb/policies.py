@@ -1,0 +1,425 @@
+"""Who is sent on, and who gets a slot: CLIMB and its rivals.
+
+`Climb` follows "CLIMB: Taming the LoRA Residency Cliff in Multi-LoRA Serving" (Zhang, Liang, Zuo,
+Wang, ICML 2026) as far as its abstract tells: requests whose adapter is not resident wait outside
+the engine, VIP goes first, background adapters take turns. The turns' lengths, draining, putting
+loads off and aging are our reconstruction.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+import math
+
+from armillary.serving.climb.controller import Adapter, Controller, Residency
+
+
+@dataclasses.dataclass
+class Climb:
+    """Feasible requests only; VIP first; background adapters in turns.
+
+    Attributes:
+        eta: share of time spent in loads above which turns grow longer, in (0, 1].
+        q_min: seconds of a turn, at least.
+        vip_reserve: share of the requests in flight that background never takes, in [0, 1).
+        max_wait: seconds after which a waiting head gets the next turn.
+        quantum_fixed: seconds of every turn; None: they adapt.
+        pass_through: seconds for which at most as many adapters as slots were active, after which
+            requests go on in the order in which they came; infinite: never.
+        loads_stall: whether the engine serves nobody while it loads: then nothing is sent to VIP
+            adapters meanwhile, and what they wait is waited here.
+        put_off: whether a background load waits for the first tokens of VIP requests under way.
+        drain_by_clock: whether a busy adapter whose turn is over is drained though no waiting head
+            is older than a turn (an ablation).
+        pace: seconds between background loads, at least (an ablation).
+        vip_first: whether VIP is told from background (an ablation).
+
+    Raises:
+        ValueError: a setting is out of range.
+    """
+
+    eta: float = 0.5
+    q_min: float = 2.0
+    vip_reserve: float = 0.1
+    max_wait: float = 30.0
+    quantum_fixed: float | None = None
+    pass_through: float = 10.0
+    loads_stall: bool = True
+    put_off: bool = True
+    drain_by_clock: bool = False
+    pace: float = 0.0
+    vip_first: bool = True
+
+    engine_loads = False
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "eta": 0 < self.eta <= 1,
+            "q_min": self.q_min > 0,
+            "vip_reserve": 0 <= self.vip_reserve < 1,
+            "max_wait": self.max_wait > 0,
+            "quantum_fixed": self.quantum_fixed is None or self.quantum_fixed > 0,
+            "pace": self.pace >= 0,
+        }
+        for name, right in ranges.items():
+            if not right:
+                raise ValueError(f"{name}={getattr(self, name)}: out of range")
+        self._growth = 1.0
+        self._ring_left = self._ring_backlog = 0
+        self._ring_since = self._ring_loading = 0.0
+        self._last_load = -math.inf
+        #: A load that was put off, the VIP requests that it waits for, and whom it replaces.
+        self._held: tuple[Adapter, set[int | str]] | None = None
+        self._crowded = self._looked = -math.inf
+
+    # ---- one decision ----------------------------------------------------------------------------
+
+    def decide(self, controller: Controller, now: float) -> None:
+        calm = self._calm(controller, now)
+        if self._held is not None and any(
+            a.where is Residency.ABSENT for a in controller.waiting["vip"].values()
+        ):
+            self._held = None  # VIP's own load goes first
+        if self._held is not None and not self._release(controller, now):
+            self._background(controller, now, calm)
+            return  # VIP waits behind the load that is due
+        pressed = self._vip(controller, now)
+        self._background(controller, now, calm)
+        if not pressed:
+            self._rotate(controller, now, calm)
+
+    def _vip(self, c: Controller, now: float) -> bool:
+        """Send VIP on, oldest head first; load what it lacks. True if it waits for a slot."""
+        waiting = c.waiting["vip"]
+        if not self.vip_first or not waiting:
+            return False
+        if self.loads_stall and c.loading is not None:
+            return True
+        pressed = False
+        if len(waiting) > 1:
+            adapters = sorted(waiting.values(), key=_urgency)
+        else:
+            adapters = list(waiting.values())
+        for adapter in adapters:
+            if c.ready(adapter):
+                while adapter.queue and c.in_flight < c.cap:
+                    c.dispatch(adapter, now)
+            elif adapter.where is Residency.ABSENT:
+                if pressed or c.loading is not None or adapter.not_before > now:
+                    pressed = True
+                    continue
+                victim = self._vip_victim(c)
+                if c.free_slots or victim is not None:
+                    c.load(adapter, None if c.free_slots else victim)
+                else:
+                    self._press(c, now)
+                pressed = True
+            else:
+                pressed = True
+        return pressed
+
+    def _vip_victim(self, c: Controller) -> Adapter | None:
+        """Whom VIP may replace: background without requests in flight, else VIP that is idle."""
+        settled = [a for a in c.holders.values() if not a.in_flight and a is not c.loading]
+        background = [a for a in settled if a.klass == "background"]
+        if background:
+            return min(background, key=lambda a: (bool(a.queue), a.turn_since))
+        idle = [a for a in settled if not a.queue or a.where is Residency.DRAINING]
+        return min(idle, key=lambda a: a.last_used, default=None)
+
+    def _press(self, c: Controller, now: float) -> None:
+        """Let a slot become free: drain the background adapter with the least in flight."""
+        holders = list(c.holders.values())
+        if any(a.where is Residency.DRAINING for a in holders):
+            return
+        background = [a for a in holders if a.klass == "background" and c.ready(a)]
+        if background:
+            c.drain(min(background, key=lambda a: a.in_flight))
+            return
+        over = [a for a in holders if c.ready(a) and now - a.turn_since > self.turn_seconds(a)]
+        if over:  # more VIP adapters than slots: they take turns
+            c.drain(min(over, key=lambda a: a.turn_since))
+
+    def _background(self, c: Controller, now: float, calm: bool) -> None:
+        """Send on what is resident, one request of an adapter at a time; some room is VIP's."""
+        room = c.cap
+        if not calm and self.vip_first and c.cap < math.inf:
+            room -= math.ceil(self.vip_reserve * c.cap)
+        ready = [a for a in self._unprivileged(c) if c.ready(a)]
+        if not ready:
+            return
+        if room == math.inf or sum(len(a.queue) for a in ready) <= room - c.in_flight:
+            for adapter in ready:
+                while adapter.queue:
+                    c.dispatch(adapter, now)
+            return
+        ring = collections.deque(sorted(ready, key=lambda a: a.last_used))
+        while ring and c.in_flight < room:
+            adapter = ring.popleft()
+            c.dispatch(adapter, now)
+            if adapter.queue:
+                ring.append(adapter)
+
+    def _rotate(self, c: Controller, now: float, calm: bool) -> None:
+        """Give a slot to the next background adapter that waits for one."""
+        if c.loading is not None:
+            return
+        following = self._following(c, now)
+        if following is None:
+            for adapter in c.holders.values():
+                c.undrain(adapter)  # nobody wants the slot any more
+            return
+        if now - self._last_load < self.pace:
+            return
+        victim = None
+        if not c.free_slots:
+            victim = self._background_victim(c, following, now)
+            if victim is None:
+                return
+        if self.put_off and not calm and self._vip_unstarted(c):
+            self._held = (following, set(c.unstarted["vip"]))
+            return
+        self._start(c, following, victim, now)
+
+    def _release(self, c: Controller, now: float) -> bool:
+        """Start the load that was put off, if its VIP requests have begun. False: not yet."""
+        assert self._held is not None
+        following, ids = self._held
+        ids &= c.unstarted["vip"]
+        if ids:
+            return not c.waiting["vip"]
+        self._held = None
+        if following.where is Residency.ABSENT and following.queue and c.loading is None:
+            victim = None if c.free_slots else self._background_victim(c, following, now)
+            if c.free_slots or victim is not None:
+                self._start(c, following, victim, now)
+        return True
+
+    def _start(self, c: Controller, adapter: Adapter, victim: Adapter | None, now: float) -> None:
+        c.load(adapter, victim)
+        self._last_load = now
+        self._count(c, now)
+
+    def _following(self, c: Controller, now: float) -> Adapter | None:
+        """The next of the ring: whose head is too old, else who began to wait first."""
+        first = None
+        for adapter in self._unprivileged(c):
+            if adapter.where is not Residency.ABSENT or adapter.not_before > now:
+                continue
+            if first is None:
+                first = adapter
+            if now - adapter.head > self.max_wait:
+                return adapter
+        return first
+
+    def _background_victim(self, c: Controller, following: Adapter, now: float) -> Adapter | None:
+        """A background adapter that gives up its slot now; else one is drained, if it is time."""
+        holders = [a for a in c.holders.values() if a is not c.loading]
+        if self.vip_first:
+            holders = [a for a in holders if a.klass == "background"]
+        settled = [
+            a for a in holders if not a.in_flight and (not a.queue or a.where is Residency.DRAINING)
+        ]
+        if settled:
+            return min(settled, key=lambda a: a.turn_since)
+        if any(a.where is Residency.DRAINING for a in holders):
+            return None
+        waits = now - following.head > self.turn_seconds(following)
+        over = [a for a in holders if now - a.turn_since > self.turn_seconds(a)]
+        if over and (waits or self.drain_by_clock):
+            c.drain(min(over, key=lambda a: a.turn_since))
+            drained = min(over, key=lambda a: a.turn_since)
+            return drained if not drained.in_flight else None
+        return None
+
+    # ---- turns -----------------------------------------------------------------------------------
+
+    def turn_seconds(self, adapter: Adapter) -> float:
+        """Seconds that an adapter with work keeps its slot while others wait."""
+        if self.quantum_fixed is not None:
+            return self.quantum_fixed
+        start = max(self.q_min, 5 * adapter.load_seconds)
+        return min(start * self._growth, max(start, 20 * adapter.load_seconds))
+
+    def _count(self, c: Controller, now: float) -> None:
+        """After a full ring: longer turns if work piles up and loads eat the time, else shorter."""
+        self._ring_left -= 1
+        if self._ring_left > 0:
+            return
+        backlog = c.queued["background"]
+        passed = now - self._ring_since
+        eaten = (c.load_seconds - self._ring_loading) / passed if passed > 0 else 0.0
+        if backlog > self._ring_backlog and eaten > self.eta:
+            self._growth *= 1.5
+        elif backlog < self._ring_backlog:
+            self._growth = max(1.0, self._growth / 1.2)
+        self._growth = min(self._growth, 20.0)
+        self._ring_left = len(c.waiting["background"])
+        self._ring_backlog, self._ring_since = backlog, now
+        self._ring_loading = c.load_seconds
+
+    # ---- who is who ------------------------------------------------------------------------------
+
+    def _unprivileged(self, c: Controller) -> list[Adapter]:
+        if self.vip_first:
+            return list(c.waiting["background"].values())
+        return [*c.waiting["background"].values(), *c.waiting["vip"].values()]
+
+    def _vip_unstarted(self, c: Controller) -> bool:
+        return self.vip_first and bool(c.unstarted["vip"])
+
+    def _calm(self, c: Controller, now: float) -> bool:
+        """Whether the adapters that were active of late all have a slot."""
+        if self.pass_through == math.inf:
+            return False
+        if now - self._looked < self.pass_through / 40:
+            return now - self._crowded >= self.pass_through
+        self._looked = now
+        active = sum(1 for a in c.adapters.values() if a.name is not None and self._active(a, now))
+        if active > c.slots:
+            self._crowded = now
+        return now - self._crowded >= self.pass_through
+
+    def _active(self, adapter: Adapter, now: float) -> bool:
+        return not adapter.idle or now - adapter.last_used < self.pass_through
+
+
+def _urgency(adapter: Adapter) -> float:
+    head = adapter.queue[0]
+    return head.arrived if head.deadline is None else min(head.arrived, head.deadline)
+
+
+@dataclasses.dataclass
+class Fcfs:
+    """First come, first served: everything goes on at once, and the engine loads by itself."""
+
+    engine_loads = True
+    engine_priority = False
+
+    def decide(self, c: Controller, now: float) -> None:
+        _by_age(c, now, [*c.waiting["vip"].values(), *c.waiting["background"].values()])
+
+
+@dataclasses.dataclass
+class PriorityOnly:
+    """VIP before background, here and in the engine, which loads by itself and so admits misses."""
+
+    engine_loads = True
+    engine_priority = True
+
+    def decide(self, c: Controller, now: float) -> None:
+        _by_age(c, now, list(c.waiting["vip"].values()))
+        _by_age(c, now, list(c.waiting["background"].values()))
+
+
+@dataclasses.dataclass
+class LoraAffinityRouter:
+    """The rule of the Gateway API's LoRA affinity filter, before one engine.
+
+    Where the adapter is loaded first, then where a slot is free, then the rest; residency is what
+    an engine's metrics would show, here the adapters used last.
+    """
+
+    engine_loads = True
+    engine_priority = False
+
+    def decide(self, c: Controller, now: float) -> None:
+        waiting = [*c.waiting["vip"].values(), *c.waiting["background"].values()]
+        if not waiting:
+            return
+        used = sorted(
+            (a for a in c.adapters.values() if a.name is not None and a.last_used > 0),
+            key=lambda a: (a.in_flight > 0, a.last_used),
+            reverse=True,
+        )[: c.slots]
+        _by_age(c, now, [a for a in waiting if a.name is None or a in used])
+        _by_age(c, now, [a for a in waiting if a.queue])
+
+
+@dataclasses.dataclass
+class AffinityLongestQueue:
+    """Resident adapters first; an idle slot goes to the longest queue (as in S-LoRA and dLoRA)."""
+
+    engine_loads = False
+
+    def decide(self, c: Controller, now: float) -> None:
+        waiting = [*c.waiting["vip"].values(), *c.waiting["background"].values()]
+        _by_age(c, now, [a for a in waiting if c.ready(a)])
+        if c.loading is not None:
+            return
+        absent = [a for a in waiting if a.where is Residency.ABSENT and a.not_before <= now]
+        if not absent:
+            return
+        idle = [a for a in c.holders.values() if a.idle]
+        if c.free_slots or idle:
+            victim = None if c.free_slots else min(idle, key=lambda a: a.last_used)
+            c.load(max(absent, key=lambda a: len(a.queue)), victim)
+
+
+@dataclasses.dataclass
+class StaticPartition:
+    """Some slots are VIP's, the rest background's; each part takes turns by itself.
+
+    Attributes:
+        vip_slots: how many are VIP's; None: a quarter, at least one, and none of a single slot.
+        quantum: seconds of a turn.
+    """
+
+    vip_slots: int | None = None
+    quantum: float = 2.0
+
+    engine_loads = False
+
+    def decide(self, c: Controller, now: float) -> None:
+        mine = self.vip_slots if self.vip_slots is not None else max(1, c.slots // 4)
+        mine = min(mine, c.slots - 1)
+        for klass, slots in (("vip", mine), ("background", c.slots - mine)):
+            waiting = list(c.waiting[klass].values())
+            _by_age(c, now, [a for a in waiting if c.ready(a)])
+            absent = [a for a in waiting if a.where is Residency.ABSENT and a.not_before <= now]
+            if c.loading is None and absent:
+                self._turn(c, now, min(absent, key=lambda a: a.head), klass, slots)
+
+    def _turn(self, c: Controller, now: float, following: Adapter, klass: str, slots: int) -> None:
+        holders = [a for a in c.holders.values() if a.usual == klass]
+        if len(holders) < slots and c.free_slots:
+            c.load(following)
+            return
+        settled = [
+            a for a in holders if not a.in_flight and (not a.queue or a.where is Residency.DRAINING)
+        ]
+        if settled:
+            c.load(following, min(settled, key=lambda a: a.turn_since))
+        elif not any(a.where is Residency.DRAINING for a in holders):
+            over = [a for a in holders if now - a.turn_since > self.quantum]
+            if over and now - following.head > self.quantum:
+                c.drain(min(over, key=lambda a: a.turn_since))
+
+
+def _by_age(c: Controller, now: float, adapters: list[Adapter]) -> None:
+    """Send on the waiting requests of these adapters, the oldest first, as far as the cap allows."""
+    if len(adapters) == 1:
+        (only,) = adapters
+        while only.queue and c.in_flight < c.cap:
+            c.dispatch(only, now)
+        return
+    heads = [(a.queue[0].arrived, i) for i, a in enumerate(adapters)]
+    heapq.heapify(heads)
+    while heads and c.in_flight < c.cap:
+        _, i = heapq.heappop(heads)
+        adapter = adapters[i]
+        c.dispatch(adapter, now)
+        if adapter.queue:
+            heapq.heappush(heads, (adapter.queue[0].arrived, i))
+
+
+POLICIES = {
+    "climb": Climb,
+    "fcfs": Fcfs,
+    "priority": PriorityOnly,
+    "longest-queue": AffinityLongestQueue,
+    "partition": StaticPartition,
+    "affinity-router": LoraAffinityRouter,
+}
