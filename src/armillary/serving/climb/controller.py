@@ -150,8 +150,13 @@ class Controller:
         self.loading: Adapter | None = None
         #: Adapters that hold a slot, the loading one too, by when they got it.
         self.holders: dict[str, Adapter] = {}
-        #: Adapters with waiting requests, by class, in the order in which they began to wait.
-        self.waiting: dict[Class, dict[str | None, Adapter]] = {"vip": {}, "background": {}}
+        #: Adapters with waiting requests, by class: those that are ready, those that lack a slot (in
+        #: the order in which they began to), and those that load or drain.
+        self.ready: dict[Class, dict[str | None, Adapter]] = {"vip": {}, "background": {}}
+        self.absent: dict[Class, dict[str | None, Adapter]] = {"vip": {}, "background": {}}
+        self.stuck: dict[Class, dict[str | None, Adapter]] = {"vip": {}, "background": {}}
+        #: Holders of slots without requests in flight that have none waiting, or drain.
+        self.settled: dict[str, Adapter] = {}
         self.queued: dict[Class, int] = {"vip": 0, "background": 0}
         #: Sent on without a first token yet, by class.
         self.unstarted: dict[Class, set[int | str]] = {"vip": set(), "background": set()}
@@ -184,15 +189,19 @@ class Controller:
         if request.deadline is not None:
             wait = self.predicted_wait(adapter, request.arrived)
             if request.arrived + wait > request.deadline:
-                self._reject(request, 504, f"its turn comes in {wait:.1f} s, past its deadline", wait)
+                self._reject(
+                    request, 504, f"its turn comes in {wait:.1f} s, past its deadline", wait
+                )
                 return
         adapter.queue.append(request)
         self._queued[request.id] = adapter
         self.queued[request.klass] += 1
         if request.klass == "vip" and adapter.klass != "vip":
-            self.waiting[adapter.klass].pop(adapter.name, None)
+            self._unfile(adapter)
             adapter.klass = "vip"
-        self.waiting[adapter.klass].setdefault(adapter.name, adapter)
+            self._file(adapter)
+        elif len(adapter.queue) == 1:
+            self._file(adapter)
 
     def first_token(self, id: int | str) -> None:
         """The engine has begun to answer."""
@@ -210,7 +219,10 @@ class Controller:
         request = self._sent.pop(id)
         self.first_token(id)
         self.in_flight -= 1
-        self.adapters[request.adapter].in_flight -= 1
+        adapter = self.adapters[request.adapter]
+        adapter.in_flight -= 1
+        if not adapter.in_flight:
+            self._settle(adapter)
 
     def cancelled(self, id: int | str) -> Request | None:
         """The client went away: a waiting request is forgotten, one in flight is over.
@@ -234,20 +246,24 @@ class Controller:
             ValueError: this adapter was not loading.
         """
         found = self._loading(adapter)
-        found.where, found.turn_since, found.failures = Residency.RESIDENT, now, 0
+        found.turn_since, found.failures = now, 0
+        self._move(found, Residency.RESIDENT)
         found.load_seconds = (
-            seconds if not self.loads else found.load_seconds + NEWEST * (seconds - found.load_seconds)
+            seconds
+            if not self.loads
+            else found.load_seconds + NEWEST * (seconds - found.load_seconds)
         )
         self.loads += 1
         self.load_seconds += seconds
         self.loading = None
+        self._settle(found)
 
     def load_failed(self, adapter: str, error: str, now: float) -> None:
         """A load failed: its waiting requests are answered, and it rests for a while."""
         found = self._loading(adapter)
-        found.where = Residency.ABSENT
         del self.holders[adapter]
         self.loading = None
+        self._move(found, Residency.ABSENT)
         self.load_failures += 1
         pause = min(LAST_PAUSE, FIRST_PAUSE * 2**found.failures)
         found.failures += 1
@@ -266,8 +282,9 @@ class Controller:
         for request in lost:
             self.finished(request.id)
         for adapter in self.holders.values():
-            adapter.where = Residency.ABSENT
+            self._move(adapter, Residency.ABSENT)
         self.holders.clear()
+        self.settled.clear()
         self.loading = None
         return lost
 
@@ -275,8 +292,10 @@ class Controller:
         """The engine says that it holds this adapter (after a restart of ours)."""
         found = self.adapter(adapter, self.classes.get(adapter, "background"))
         if found.where is Residency.ABSENT and len(self.holders) < self.slots:
-            found.where, found.turn_since = Residency.RESIDENT, now
+            found.turn_since = now
             self.holders[adapter] = found
+            self._move(found, Residency.RESIDENT)
+            self._settle(found)
 
     def actions(self, now: float) -> list[Action]:
         """What is to be done now, in this order."""
@@ -294,7 +313,7 @@ class Controller:
         """
         if not adapter.queue or self.in_flight >= self.cap:
             raise ValueError(f"nothing of {adapter.name!r} may be sent on")
-        if not (self.ready(adapter) or self.policy.engine_loads):
+        if not (self.is_ready(adapter) or self.policy.engine_loads):
             raise ValueError(f"{adapter.name!r} is {adapter.where.value}, not resident")
         request = adapter.queue[0]
         self.unstarted[request.klass].add(request.id)
@@ -303,6 +322,7 @@ class Controller:
         self.in_flight += 1
         adapter.in_flight += 1
         adapter.last_used = now
+        self.settled.pop(adapter.name, None)  # pyright: ignore[reportArgumentType,reportCallIssue]
         self._actions.append(Dispatch(request))
         return request
 
@@ -319,14 +339,12 @@ class Controller:
             if victim.in_flight or victim.name not in self.holders:
                 raise ValueError(f"{victim.name!r} has {victim.in_flight} requests in flight")
             del self.holders[victim.name]  # pyright: ignore[reportArgumentType]
-            victim.where = Residency.ABSENT
-            if victim.queue:  # it goes to the end of the ring
-                self.waiting[victim.klass].pop(victim.name, None)
-                self.waiting[victim.klass][victim.name] = victim
+            self.settled.pop(victim.name, None)  # pyright: ignore[reportArgumentType,reportCallIssue]
+            self._move(victim, Residency.ABSENT)  # where it waits, at the end of the ring
             self._actions.append(Evict(victim.name))  # pyright: ignore[reportArgumentType]
         if len(self.holders) >= self.slots:
             raise ValueError(f"all {self.slots} slots are taken")
-        adapter.where = Residency.LOADING
+        self._move(adapter, Residency.LOADING)
         self.holders[adapter.name] = adapter  # pyright: ignore[reportArgumentType]
         self.loading = adapter
         self._actions.append(Load(adapter.name))  # pyright: ignore[reportArgumentType]
@@ -334,14 +352,18 @@ class Controller:
     def drain(self, adapter: Adapter) -> None:
         """Send nothing more to a resident adapter, so that its slot becomes free."""
         if adapter.where is Residency.RESIDENT:
-            adapter.where = Residency.DRAINING
+            self._move(adapter, Residency.DRAINING)
+            if not adapter.in_flight:
+                self._settle(adapter)
 
     def undrain(self, adapter: Adapter) -> None:
         """Take a drain back."""
         if adapter.where is Residency.DRAINING:
-            adapter.where = Residency.RESIDENT
+            self._move(adapter, Residency.RESIDENT)
+            if adapter.queue:
+                self.settled.pop(adapter.name, None)  # pyright: ignore[reportArgumentType,reportCallIssue]
 
-    def ready(self, adapter: Adapter) -> bool:
+    def is_ready(self, adapter: Adapter) -> bool:
         """Whether requests of an adapter may be sent on without a load."""
         return adapter.name is None or adapter.where is Residency.RESIDENT
 
@@ -362,15 +384,15 @@ class Controller:
 
     def predicted_wait(self, adapter: Adapter, now: float) -> float:
         """Seconds until a request of this adapter that came now would be sent on, about."""
-        if self.ready(adapter) or self.policy.engine_loads:
+        if self.is_ready(adapter) or self.policy.engine_loads:
             return 0.0
         if adapter is self.loading:
             return adapter.load_seconds
         ahead = 0
-        for name in self.waiting[adapter.klass]:
+        for name in self.absent[adapter.klass]:
             if name == adapter.name:
                 break
-            ahead += self.adapters[name].where is Residency.ABSENT
+            ahead += 1
         turn = getattr(self.policy, "turn_seconds", lambda _: 0.0)(adapter)
         each = adapter.load_seconds + (0.0 if self.free_slots else turn / self.slots)
         return (ahead + 1) * each
@@ -383,7 +405,12 @@ class Controller:
         assert sum(len(a.queue) for a in self.adapters.values()) == len(self._queued)
         for name, adapter in self.adapters.items():
             assert (adapter.where is not Residency.ABSENT) == (name in self.holders)
-            assert bool(adapter.queue) == (name in self.waiting[adapter.klass])
+            filed = [d for d in (self.ready, self.absent, self.stuck) if name in d[adapter.klass]]
+            assert len(filed) == bool(adapter.queue)
+            assert not filed or filed[0] is self._shelf(adapter)
+            settled = adapter.where is Residency.DRAINING or not adapter.queue
+            settled &= not adapter.in_flight and adapter.where is not Residency.LOADING
+            assert (name in self.settled) == (settled and name in self.holders), name
             if not self.policy.engine_loads and name is not None and adapter.in_flight:
                 assert adapter.where in (Residency.RESIDENT, Residency.DRAINING)
 
@@ -402,8 +429,36 @@ class Controller:
         del self._queued[request.id]
         self.queued[request.klass] -= 1
         if not adapter.queue:
-            self.waiting[adapter.klass].pop(adapter.name, None)
+            self._unfile(adapter)
             adapter.klass = adapter.usual
+            self._settle(adapter)
+
+    def _shelf(self, adapter: Adapter) -> dict[Class, dict[str | None, Adapter]]:
+        if self.is_ready(adapter):
+            return self.ready
+        return self.absent if adapter.where is Residency.ABSENT else self.stuck
+
+    def _file(self, adapter: Adapter) -> None:
+        """Put an adapter with waiting requests where policies look for it."""
+        self._shelf(adapter)[adapter.klass][adapter.name] = adapter
+        if adapter.where is not Residency.DRAINING:
+            self.settled.pop(adapter.name, None)  # pyright: ignore[reportArgumentType,reportCallIssue]
+
+    def _unfile(self, adapter: Adapter) -> None:
+        self._shelf(adapter)[adapter.klass].pop(adapter.name, None)
+
+    def _move(self, adapter: Adapter, where: Residency) -> None:
+        self._unfile(adapter)
+        adapter.where = where
+        if adapter.queue:
+            self._file(adapter)
+
+    def _settle(self, adapter: Adapter) -> None:
+        """Note a holder whose slot could be had at once."""
+        if adapter.in_flight or adapter.name not in self.holders or adapter is self.loading:
+            return
+        if not adapter.queue or adapter.where is Residency.DRAINING:
+            self.settled[adapter.name] = adapter
 
     def _reject(self, request: Request, status: int, reason: str, retry_after: float) -> None:
         self._actions.append(Reject(request, status, reason, max(0.0, retry_after)))

@@ -79,7 +79,9 @@ class EngineModel:
         return cls(**{name: value for name, value in given.items() if name != "fit"})
 
 
-def cliff_loss(rate: float, working_set: int, slots: int, load: float, merged: float = 1.0) -> float:
+def cliff_loss(
+    rate: float, working_set: int, slots: int, load: float, merged: float = 1.0
+) -> float:
     """Share of an engine's time that loads eat, in closed form.
 
     Poisson traffic of ``rate`` requests a second falls evenly on ``working_set`` adapters, of which

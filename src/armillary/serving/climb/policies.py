@@ -14,6 +14,7 @@ import heapq
 import math
 
 from armillary.serving.climb.controller import Adapter, Controller, Residency
+from armillary.serving.climb.requests import CLASSES, Class
 
 
 @dataclasses.dataclass
@@ -72,15 +73,13 @@ class Climb:
         self._last_load = -math.inf
         #: A load that was put off, the VIP requests that it waits for, and whom it replaces.
         self._held: tuple[Adapter, set[int | str]] | None = None
-        self._crowded = self._looked = -math.inf
+        self._crowded = self._looked = self._aged = -math.inf
 
     # ---- one decision ----------------------------------------------------------------------------
 
     def decide(self, controller: Controller, now: float) -> None:
         calm = self._calm(controller, now)
-        if self._held is not None and any(
-            a.where is Residency.ABSENT for a in controller.waiting["vip"].values()
-        ):
+        if self._held is not None and controller.absent["vip"]:
             self._held = None  # VIP's own load goes first
         if self._held is not None and not self._release(controller, now):
             self._background(controller, now, calm)
@@ -92,53 +91,46 @@ class Climb:
 
     def _vip(self, c: Controller, now: float) -> bool:
         """Send VIP on, oldest head first; load what it lacks. True if it waits for a slot."""
-        waiting = c.waiting["vip"]
-        if not self.vip_first or not waiting:
+        ready, absent = c.ready["vip"], c.absent["vip"]
+        if not self.vip_first or not (ready or absent or c.stuck["vip"]):
             return False
         if self.loads_stall and c.loading is not None:
             return True
-        pressed = False
-        if len(waiting) > 1:
-            adapters = sorted(waiting.values(), key=_urgency)
-        else:
-            adapters = list(waiting.values())
-        for adapter in adapters:
-            if c.ready(adapter):
-                while adapter.queue and c.in_flight < c.cap:
-                    c.dispatch(adapter, now)
-            elif adapter.where is Residency.ABSENT:
-                if pressed or c.loading is not None or adapter.not_before > now:
-                    pressed = True
+        for adapter in _oldest_first(ready):
+            while adapter.queue and c.in_flight < c.cap:
+                c.dispatch(adapter, now)
+        if not absent:
+            return bool(c.stuck["vip"])
+        if c.loading is None:
+            for adapter in _oldest_first(absent):
+                if adapter.not_before > now:
                     continue
-                victim = self._vip_victim(c)
+                victim = None if c.free_slots else self._vip_victim(c)
                 if c.free_slots or victim is not None:
-                    c.load(adapter, None if c.free_slots else victim)
+                    c.load(adapter, victim)
                 else:
                     self._press(c, now)
-                pressed = True
-            else:
-                pressed = True
-        return pressed
+                break
+        return True
 
     def _vip_victim(self, c: Controller) -> Adapter | None:
         """Whom VIP may replace: background without requests in flight, else VIP that is idle."""
-        settled = [a for a in c.holders.values() if not a.in_flight and a is not c.loading]
-        background = [a for a in settled if a.klass == "background"]
+        free = [a for a in c.holders.values() if not a.in_flight and a is not c.loading]
+        background = [a for a in free if a.klass == "background"]
         if background:
             return min(background, key=lambda a: (bool(a.queue), a.turn_since))
-        idle = [a for a in settled if not a.queue or a.where is Residency.DRAINING]
-        return min(idle, key=lambda a: a.last_used, default=None)
+        return min(c.settled.values(), key=lambda a: a.last_used, default=None)
 
     def _press(self, c: Controller, now: float) -> None:
         """Let a slot become free: drain the background adapter with the least in flight."""
         holders = list(c.holders.values())
         if any(a.where is Residency.DRAINING for a in holders):
             return
-        background = [a for a in holders if a.klass == "background" and c.ready(a)]
+        background = [a for a in holders if a.klass == "background" and c.is_ready(a)]
         if background:
             c.drain(min(background, key=lambda a: a.in_flight))
             return
-        over = [a for a in holders if c.ready(a) and now - a.turn_since > self.turn_seconds(a)]
+        over = [a for a in holders if c.is_ready(a) and now - a.turn_since > self.turn_seconds(a)]
         if over:  # more VIP adapters than slots: they take turns
             c.drain(min(over, key=lambda a: a.turn_since))
 
@@ -147,7 +139,10 @@ class Climb:
         room = c.cap
         if not calm and self.vip_first and c.cap < math.inf:
             room -= math.ceil(self.vip_reserve * c.cap)
-        ready = [a for a in self._unprivileged(c) if c.ready(a)]
+        shelf = c.ready["background"]
+        ready = (
+            list(shelf.values()) if self.vip_first else [*shelf.values(), *c.ready["vip"].values()]
+        )
         if not ready:
             return
         if room == math.inf or sum(len(a.queue) for a in ready) <= room - c.in_flight:
@@ -189,7 +184,7 @@ class Climb:
         following, ids = self._held
         ids &= c.unstarted["vip"]
         if ids:
-            return not c.waiting["vip"]
+            return not c.ready["vip"]
         self._held = None
         if following.where is Residency.ABSENT and following.queue and c.loading is None:
             victim = None if c.free_slots else self._background_victim(c, following, now)
@@ -204,35 +199,43 @@ class Climb:
 
     def _following(self, c: Controller, now: float) -> Adapter | None:
         """The next of the ring: whose head is too old, else who began to wait first."""
+        ring = c.absent["background"]
+        if not self.vip_first:
+            ring = {**ring, **c.absent["vip"]}
         first = None
-        for adapter in self._unprivileged(c):
-            if adapter.where is not Residency.ABSENT or adapter.not_before > now:
+        for adapter in ring.values():
+            if adapter.not_before > now:
                 continue
             if first is None:
                 first = adapter
+                if now - self._aged < self.max_wait / 20:
+                    break  # heads grow old slowly: they are looked through now and then
             if now - adapter.head > self.max_wait:
                 return adapter
+        else:
+            self._aged = now
         return first
 
     def _background_victim(self, c: Controller, following: Adapter, now: float) -> Adapter | None:
         """A background adapter that gives up its slot now; else one is drained, if it is time."""
+        settled = c.settled.values()
+        if self.vip_first:
+            settled = [a for a in settled if a.klass == "background"]
+        if settled:
+            return min(settled, key=lambda a: a.turn_since)
+        if not (self.drain_by_clock or now - following.head > self.turn_seconds(following)):
+            return None
         holders = [a for a in c.holders.values() if a is not c.loading]
         if self.vip_first:
             holders = [a for a in holders if a.klass == "background"]
-        settled = [
-            a for a in holders if not a.in_flight and (not a.queue or a.where is Residency.DRAINING)
-        ]
-        if settled:
-            return min(settled, key=lambda a: a.turn_since)
         if any(a.where is Residency.DRAINING for a in holders):
             return None
-        waits = now - following.head > self.turn_seconds(following)
         over = [a for a in holders if now - a.turn_since > self.turn_seconds(a)]
-        if over and (waits or self.drain_by_clock):
-            c.drain(min(over, key=lambda a: a.turn_since))
-            drained = min(over, key=lambda a: a.turn_since)
-            return drained if not drained.in_flight else None
-        return None
+        if not over:
+            return None
+        drained = min(over, key=lambda a: a.turn_since)
+        c.drain(drained)
+        return None if drained.in_flight else drained
 
     # ---- turns -----------------------------------------------------------------------------------
 
@@ -256,16 +259,11 @@ class Climb:
         elif backlog < self._ring_backlog:
             self._growth = max(1.0, self._growth / 1.2)
         self._growth = min(self._growth, 20.0)
-        self._ring_left = len(c.waiting["background"])
+        self._ring_left = len(c.absent["background"])
         self._ring_backlog, self._ring_since = backlog, now
         self._ring_loading = c.load_seconds
 
     # ---- who is who ------------------------------------------------------------------------------
-
-    def _unprivileged(self, c: Controller) -> list[Adapter]:
-        if self.vip_first:
-            return list(c.waiting["background"].values())
-        return [*c.waiting["background"].values(), *c.waiting["vip"].values()]
 
     def _vip_unstarted(self, c: Controller) -> bool:
         return self.vip_first and bool(c.unstarted["vip"])
@@ -286,9 +284,20 @@ class Climb:
         return not adapter.idle or now - adapter.last_used < self.pass_through
 
 
+def _oldest_first(adapters: dict[str | None, Adapter]) -> list[Adapter]:
+    """By the head's deadline where it has one, else by when it came."""
+    if len(adapters) < 2:
+        return list(adapters.values())
+    return sorted(adapters.values(), key=_urgency)
+
+
 def _urgency(adapter: Adapter) -> float:
     head = adapter.queue[0]
     return head.arrived if head.deadline is None else min(head.arrived, head.deadline)
+
+
+def _waiting(c: Controller, *classes: Class) -> list[Adapter]:
+    return [a for k in classes for s in (c.ready, c.absent, c.stuck) for a in s[k].values()]
 
 
 @dataclasses.dataclass
@@ -299,7 +308,7 @@ class Fcfs:
     engine_priority = False
 
     def decide(self, c: Controller, now: float) -> None:
-        _by_age(c, now, [*c.waiting["vip"].values(), *c.waiting["background"].values()])
+        _by_age(c, now, _waiting(c, *CLASSES))
 
 
 @dataclasses.dataclass
@@ -310,8 +319,8 @@ class PriorityOnly:
     engine_priority = True
 
     def decide(self, c: Controller, now: float) -> None:
-        _by_age(c, now, list(c.waiting["vip"].values()))
-        _by_age(c, now, list(c.waiting["background"].values()))
+        _by_age(c, now, _waiting(c, "vip"))
+        _by_age(c, now, _waiting(c, "background"))
 
 
 @dataclasses.dataclass
@@ -326,7 +335,7 @@ class LoraAffinityRouter:
     engine_priority = False
 
     def decide(self, c: Controller, now: float) -> None:
-        waiting = [*c.waiting["vip"].values(), *c.waiting["background"].values()]
+        waiting = _waiting(c, *CLASSES)
         if not waiting:
             return
         used = sorted(
@@ -345,8 +354,8 @@ class AffinityLongestQueue:
     engine_loads = False
 
     def decide(self, c: Controller, now: float) -> None:
-        waiting = [*c.waiting["vip"].values(), *c.waiting["background"].values()]
-        _by_age(c, now, [a for a in waiting if c.ready(a)])
+        waiting = _waiting(c, *CLASSES)
+        _by_age(c, now, [a for a in waiting if c.is_ready(a)])
         if c.loading is not None:
             return
         absent = [a for a in waiting if a.where is Residency.ABSENT and a.not_before <= now]
@@ -375,14 +384,17 @@ class StaticPartition:
     def decide(self, c: Controller, now: float) -> None:
         mine = self.vip_slots if self.vip_slots is not None else max(1, c.slots // 4)
         mine = min(mine, c.slots - 1)
-        for klass, slots in (("vip", mine), ("background", c.slots - mine)):
-            waiting = list(c.waiting[klass].values())
-            _by_age(c, now, [a for a in waiting if c.ready(a)])
+        for klass in CLASSES:
+            slots = mine if klass == "vip" else c.slots - mine
+            waiting = _waiting(c, klass)
+            _by_age(c, now, [a for a in waiting if c.is_ready(a)])
             absent = [a for a in waiting if a.where is Residency.ABSENT and a.not_before <= now]
             if c.loading is None and absent:
                 self._turn(c, now, min(absent, key=lambda a: a.head), klass, slots)
 
-    def _turn(self, c: Controller, now: float, following: Adapter, klass: str, slots: int) -> None:
+    def _turn(
+        self, c: Controller, now: float, following: Adapter, klass: Class, slots: int
+    ) -> None:
         holders = [a for a in c.holders.values() if a.usual == klass]
         if len(holders) < slots and c.free_slots:
             c.load(following)
