@@ -150,7 +150,7 @@ class Controller:
         self.loading: Adapter | None = None
         #: Adapters that hold a slot, the loading one too, by when they got it.
         self.holders: dict[str, Adapter] = {}
-        #: Adapters with waiting requests, by class: those that are ready, those that lack a slot (in
+        #: Adapters with waiting requests, by class: those that are ready, those without a slot (in
         #: the order in which they began to), and those that load or drain.
         self.ready: dict[Class, dict[str | None, Adapter]] = {"vip": {}, "background": {}}
         self.absent: dict[Class, dict[str | None, Adapter]] = {"vip": {}, "background": {}}
@@ -365,7 +365,7 @@ class Controller:
 
     def is_ready(self, adapter: Adapter) -> bool:
         """Whether requests of an adapter may be sent on without a load."""
-        return adapter.name is None or adapter.where is Residency.RESIDENT
+        return adapter.where is Residency.RESIDENT
 
     # ---- what a policy may look at ---------------------------------------------------------------
 
@@ -378,7 +378,8 @@ class Controller:
         found = self.adapters.get(name)
         if found is None:
             usual = self.classes.get(name, klass) if name is not None else klass
-            found = Adapter(name, usual, usual)
+            where = Residency.RESIDENT if name is None else Residency.ABSENT
+            found = Adapter(name, usual, usual, where)
             self.adapters[name] = found
         return found
 
@@ -404,7 +405,8 @@ class Controller:
         assert sum(self.queued.values()) == len(self._queued)
         assert sum(len(a.queue) for a in self.adapters.values()) == len(self._queued)
         for name, adapter in self.adapters.items():
-            assert (adapter.where is not Residency.ABSENT) == (name in self.holders)
+            holds = adapter.where is not Residency.ABSENT and name is not None
+            assert holds == (name in self.holders)
             filed = [d for d in (self.ready, self.absent, self.stuck) if name in d[adapter.klass]]
             assert len(filed) == bool(adapter.queue)
             assert not filed or filed[0] is self._shelf(adapter)

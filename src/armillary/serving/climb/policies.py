@@ -25,7 +25,8 @@ class Climb:
         eta: share of time spent in loads above which turns grow longer, in (0, 1].
         q_min: seconds of a turn, at least.
         vip_reserve: share of the requests in flight that background never takes, in [0, 1).
-        max_wait: seconds after which a waiting head gets the next turn.
+        max_wait: seconds after which a waiting head gets the next turn, and may have the slot of a
+            VIP adapter that is idle.
         quantum_fixed: seconds of every turn; None: they adapt.
         pass_through: seconds for which at most as many adapters as slots were active, after which
             requests go on in the order in which they came; infinite: never.
@@ -138,7 +139,7 @@ class Climb:
         """Send on what is resident, one request of an adapter at a time; some room is VIP's."""
         room = c.cap
         if not calm and self.vip_first and c.cap < math.inf:
-            room -= math.ceil(self.vip_reserve * c.cap)
+            room -= min(math.ceil(self.vip_reserve * c.cap), c.cap - 1)
         shelf = c.ready["background"]
         ready = (
             list(shelf.values()) if self.vip_first else [*shelf.values(), *c.ready["vip"].values()]
@@ -223,6 +224,9 @@ class Climb:
             settled = [a for a in settled if a.klass == "background"]
         if settled:
             return min(settled, key=lambda a: a.turn_since)
+        if now - following.head > self.max_wait and c.settled:
+            # VIP's adapters hold every other slot and this one does nothing: better than never.
+            return min(c.settled.values(), key=lambda a: a.last_used)
         if not (self.drain_by_clock or now - following.head > self.turn_seconds(following)):
             return None
         holders = [a for a in c.holders.values() if a is not c.loading]
@@ -411,7 +415,7 @@ class StaticPartition:
 
 
 def _by_age(c: Controller, now: float, adapters: list[Adapter]) -> None:
-    """Send on the waiting requests of these adapters, the oldest first, as far as the cap allows."""
+    """Send on what waits for these adapters, the oldest first, as far as the cap allows."""
     if len(adapters) == 1:
         (only,) = adapters
         while only.queue and c.in_flight < c.cap:
