@@ -360,8 +360,8 @@ def create_app(config: ClimbConfig) -> Starlette:
     """The ingress as an application for uvicorn, hypercorn or a test client.
 
     Routes: ``/v1/completions``, ``/v1/chat/completions``, ``/v1/embeddings`` (passed on),
-    ``/v1/models``, ``/metrics`` (Prometheus), ``/climb/state`` (JSON), ``/healthz``. Request headers:
-    ``x-armillary-priority: vip|background``, ``x-armillary-deadline-ms``; answers carry
+    ``/v1/models``, ``/metrics`` (Prometheus), ``/climb/state`` (JSON), ``/healthz``.
+    Request headers: ``x-armillary-priority: vip|background``, ``x-armillary-deadline-ms``; answers carry
     ``x-armillary-queue-ms``.
 
     Args:

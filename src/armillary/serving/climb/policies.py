@@ -36,7 +36,6 @@ class Climb:
         drain_by_clock: whether a busy adapter whose turn is over is drained though no waiting head
             is older than a turn (an ablation).
         pace: seconds between background loads, at least (an ablation).
-        vip_first: whether VIP is told from background (an ablation).
 
     Raises:
         ValueError: a setting is out of range.
@@ -52,7 +51,6 @@ class Climb:
     put_off: bool = True
     drain_by_clock: bool = False
     pace: float = 0.0
-    vip_first: bool = True
 
     engine_loads = False
 
@@ -93,7 +91,7 @@ class Climb:
     def _vip(self, c: Controller, now: float) -> bool:
         """Send VIP on, oldest head first; load what it lacks. True if it waits for a slot."""
         ready, absent = c.ready["vip"], c.absent["vip"]
-        if not self.vip_first or not (ready or absent or c.stuck["vip"]):
+        if not (ready or absent or c.stuck["vip"]):
             return False
         if self.loads_stall and c.loading is not None:
             return True
@@ -138,12 +136,9 @@ class Climb:
     def _background(self, c: Controller, now: float, calm: bool) -> None:
         """Send on what is resident, one request of an adapter at a time; some room is VIP's."""
         room = c.cap
-        if not calm and self.vip_first and c.cap < math.inf:
+        if not calm and c.cap < math.inf:
             room -= min(math.ceil(self.vip_reserve * c.cap), c.cap - 1)
-        shelf = c.ready["background"]
-        ready = (
-            list(shelf.values()) if self.vip_first else [*shelf.values(), *c.ready["vip"].values()]
-        )
+        ready = list(c.ready["background"].values())
         if not ready:
             return
         if room == math.inf or sum(len(a.queue) for a in ready) <= room - c.in_flight:
@@ -174,7 +169,7 @@ class Climb:
             victim = self._background_victim(c, following, now)
             if victim is None:
                 return
-        if self.put_off and not calm and self._vip_unstarted(c):
+        if self.put_off and not calm and c.unstarted["vip"]:
             self._held = (following, set(c.unstarted["vip"]))
             return
         self._start(c, following, victim, now)
@@ -201,8 +196,6 @@ class Climb:
     def _following(self, c: Controller, now: float) -> Adapter | None:
         """The next of the ring: whose head is too old, else who began to wait first."""
         ring = c.absent["background"]
-        if not self.vip_first:
-            ring = {**ring, **c.absent["vip"]}
         first = None
         for adapter in ring.values():
             if adapter.not_before > now:
@@ -219,9 +212,7 @@ class Climb:
 
     def _background_victim(self, c: Controller, following: Adapter, now: float) -> Adapter | None:
         """A background adapter that gives up its slot now; else one is drained, if it is time."""
-        settled = c.settled.values()
-        if self.vip_first:
-            settled = [a for a in settled if a.klass == "background"]
+        settled = [a for a in c.settled.values() if a.klass == "background"]
         if settled:
             return min(settled, key=lambda a: a.turn_since)
         if now - following.head > self.max_wait and c.settled:
@@ -229,9 +220,7 @@ class Climb:
             return min(c.settled.values(), key=lambda a: a.last_used)
         if not (self.drain_by_clock or now - following.head > self.turn_seconds(following)):
             return None
-        holders = [a for a in c.holders.values() if a is not c.loading]
-        if self.vip_first:
-            holders = [a for a in holders if a.klass == "background"]
+        holders = [a for a in c.holders.values() if a is not c.loading and a.klass == "background"]
         if any(a.where is Residency.DRAINING for a in holders):
             return None
         over = [a for a in holders if now - a.turn_since > self.turn_seconds(a)]
@@ -268,9 +257,6 @@ class Climb:
         self._ring_loading = c.load_seconds
 
     # ---- who is who ------------------------------------------------------------------------------
-
-    def _vip_unstarted(self, c: Controller) -> bool:
-        return self.vip_first and bool(c.unstarted["vip"])
 
     def _calm(self, c: Controller, now: float) -> bool:
         """Whether the adapters that were active of late all have a slot."""
