@@ -124,3 +124,12 @@ def test_engine_models_are_checked_and_read_back(tmp_path):
         EngineModel(load=-1)
     with pytest.raises(ValueError, match="takes no time"):
         EngineModel(base=0, per_request=0)
+
+
+def test_a_policy_that_serves_nobody_ends_too():
+    class Idle(Climb):
+        def decide(self, controller, now):
+            pass
+
+    found = simulate(trace((0.0, "a", "background", 0, 1)), EngineModel(), Idle(), 1)
+    assert found.unfinished == 1

@@ -94,8 +94,7 @@ SMALL_BATCHES = Experiment(
         # At 20 layers 400 minibatches of 4 left ours and tdBN at chance, and nothing is compared.
         "full": [_plain(10, 64, 800, 4)],
         "long": [
-            _plain(20, 64, steps, batch)
-            for batch, steps in ((4, 400), (16, 200), (128, 100))
+            _plain(20, 64, steps, batch) for batch, steps in ((4, 400), (16, 200), (128, 100))
         ],
     },
     setup=clothes,

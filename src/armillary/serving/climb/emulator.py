@@ -215,3 +215,36 @@ async def _events(tokens: AsyncIterator[int], name: str) -> AsyncIterator[bytes]
         choice = {"index": 0, "text": f"{i} ", "finish_reason": None}
         yield b"data: " + json.dumps({"model": name, "choices": [choice]}).encode() + b"\n\n"
     yield b"data: [DONE]\n\n"
+
+
+def create_emitter(tokens: int = 8) -> Starlette:
+    """A server that answers at once with ``tokens`` events: what is left is the ingress's cost."""
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    choice = {"index": 0, "text": "word ", "finish_reason": None}
+    event = b"data: " + json.dumps({"model": BASE, "choices": [choice]}).encode() + b"\n\n"
+    whole = event * tokens + b"data: [DONE]\n\n"
+
+    async def complete(request: HttpRequest) -> Response:
+        await request.body()
+        return Response(whole, media_type="text/event-stream")
+
+    async def models(request: HttpRequest) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": BASE, "object": "model"}]})
+
+    async def metrics(request: HttpRequest) -> Response:
+        return Response('vllm:lora_requests_info{max_lora="8"} 1.0\n', media_type="text/plain")
+
+    async def health(request: HttpRequest) -> Response:
+        return Response("")
+
+    return Starlette(
+        routes=[
+            Route("/v1/completions", complete, methods=["POST"]),
+            Route("/v1/models", models),
+            Route("/metrics", metrics),
+            Route("/health", health),
+        ]
+    )

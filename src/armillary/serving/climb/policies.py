@@ -374,18 +374,23 @@ class StaticPartition:
     def decide(self, c: Controller, now: float) -> None:
         mine = self.vip_slots if self.vip_slots is not None else max(1, c.slots // 4)
         mine = min(mine, c.slots - 1)
-        for klass in CLASSES:
-            slots = mine if klass == "vip" else c.slots - mine
-            waiting = _waiting(c, klass)
+        parts: list[tuple[tuple[Class, ...], int]] = [
+            (("vip",), mine),
+            (("background",), c.slots - mine),
+        ]
+        if c.slots == 1:  # a single slot cannot be parted
+            parts = [(CLASSES, 1)]
+        for classes, slots in parts:
+            waiting = _waiting(c, *classes)
             _by_age(c, now, [a for a in waiting if c.is_ready(a)])
             absent = [a for a in waiting if a.where is Residency.ABSENT and a.not_before <= now]
             if c.loading is None and absent:
-                self._turn(c, now, min(absent, key=lambda a: a.head), klass, slots)
+                self._turn(c, now, min(absent, key=lambda a: a.head), classes, slots)
 
     def _turn(
-        self, c: Controller, now: float, following: Adapter, klass: Class, slots: int
+        self, c: Controller, now: float, following: Adapter, classes: tuple[Class, ...], slots: int
     ) -> None:
-        holders = [a for a in c.holders.values() if a.usual == klass]
+        holders = [a for a in c.holders.values() if a.usual in classes]
         if len(holders) < slots and c.free_slots:
             c.load(following)
             return

@@ -172,6 +172,8 @@ class Engine:
 _NOBODY: Any = object()
 #: Seconds after which the controller is asked again though nothing happened.
 TICK = 0.05
+#: Seconds for which nothing but time passes, after which what still waits is left unanswered.
+PATIENCE = 120.0
 
 
 def simulate(
@@ -229,16 +231,18 @@ class _Run:
 
     def replay(self, arrivals: list[Request], until: float) -> None:
         """Serve until nothing is left to do; what comes during a step is looked at as it comes."""
-        coming, total = 0, len(arrivals)
+        coming, total, ticks = 0, len(arrivals), 0
         controller = self.controller
         while self.now <= until:
             following = arrivals[coming].arrived if coming < total else math.inf
             if self._busy():
                 end, began, done, loaded = self._work(following)
+                ticks = 0
             elif coming < total:
                 end, began, done, loaded = max(self.now, following), [], [], []
-            elif any(controller.queued.values()):
+            elif any(controller.queued.values()) and ticks * TICK < PATIENCE:
                 end, began, done, loaded = self.now + TICK, [], [], []  # only time can move it
+                ticks += 1
             else:
                 break
             while coming < total and arrivals[coming].arrived <= end:
