@@ -15,13 +15,11 @@ from armillary.serving.climb.policies import (
     PriorityOnly,
 )
 from armillary.serving.climb.simulation import simulate
-from armillary.serving.climb.traces import multi_lora_trace
+from armillary.serving.climb.traces import COLUMNS, multi_lora_trace
 
 
 def trace(*rows):
-    return pd.DataFrame(
-        [dict(zip(("t_s", "adapter", "class", "prompt_tokens", "output_tokens"), r)) for r in rows]
-    )
+    return pd.DataFrame(list(rows), columns=list(COLUMNS))
 
 
 def test_one_request_takes_a_load_and_its_steps():
@@ -80,7 +78,7 @@ def test_every_request_is_answered_and_the_engine_is_asked_for_no_miss(name):
 
 
 def test_an_engine_without_loads_is_a_queue_that_serves_at_a_fixed_pace():
-    """One at a time, one token: M/D/1, whose mean wait is ρ/(2(1-ρ)) services (Pollaczek-Khinchin)."""
+    """One at a time, one token: M/D/1, whose mean wait is rho/(2(1-rho)) services."""
     model = EngineModel(base=0.1, per_request=0.0, load=0.0, max_batch=1)
     waits = []
     for seed in range(1000, 1006):
@@ -100,8 +98,8 @@ def test_the_cliff_and_what_climb_makes_of_it():
         drawn = multi_lora_trace(200, 10.66, working_set, seed=1002)
         for name, policy in (("fcfs", Fcfs()), ("priority", PriorityOnly()), ("climb", Climb())):
             rows = simulate(drawn, model, policy, 8).requests
-            vip = rows[(rows["class"] == "vip") & (rows["arrived"] > 30)]
-            tail[name, working_set] = (vip["first"] - vip["arrived"]).quantile(0.99)
+            vip = rows.query("`class` == 'vip' and arrived > 30")
+            tail[name, working_set] = np.quantile(vip["first"] - vip["arrived"], 0.99)
     assert tail["fcfs", 12] > 10 * tail["fcfs", 8]
     assert tail["climb", 12] < tail["fcfs", 12] / 3
     assert tail["climb", 12] < 0.35 + 0.1  # a load, and the step that was running

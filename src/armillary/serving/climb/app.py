@@ -86,7 +86,7 @@ class Ingress:
                 ) from None
             self._learn()
             slots = await self._slots(upstream)
-            classes = {name: a.klass for name, a in self.adapters.items()}
+            classes: dict[str, Class] = {n: a.klass for n, a in self.adapters.items()}
             controller = new_controller(
                 slots, config.new_policy(), classes, config.in_flight, dict(config.queue)
             )
@@ -361,8 +361,8 @@ def create_app(config: ClimbConfig) -> Starlette:
 
     Routes: ``/v1/completions``, ``/v1/chat/completions``, ``/v1/embeddings`` (passed on),
     ``/v1/models``, ``/metrics`` (Prometheus), ``/climb/state`` (JSON), ``/healthz``.
-    Request headers: ``x-armillary-priority: vip|background``, ``x-armillary-deadline-ms``; answers carry
-    ``x-armillary-queue-ms``.
+    Request headers: ``x-armillary-priority: vip|background``, ``x-armillary-deadline-ms``; answers
+    carry ``x-armillary-queue-ms``.
 
     Args:
         config: settings; engines are asked when the application starts.

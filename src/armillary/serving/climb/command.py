@@ -293,7 +293,8 @@ def _summary(result: Any) -> dict[str, Any]:
     for klass in ("vip", "background"):
         mine = table["class"] == klass
         for q in (0.5, 0.99):
-            row[f"{klass}_ttft_p{q * 100:g}"] = float(wait[mine].quantile(q)) if mine.any() else None
+            value = float(wait[mine].quantile(q)) if mine.any() else None
+            row[f"{klass}_ttft_p{q * 100:g}"] = value
     vip = table["class"] == "vip"
     row["vip_engine_ttft_p99"] = float(inside[vip].quantile(0.99)) if vip.any() else None
     last = float(table["done"].max()) if len(table) else 0.0
@@ -350,7 +351,8 @@ def _check_target(path: Path | None, option: str, *suffixes: str) -> None:
     if path is None:
         return
     if path.suffix not in suffixes:
-        raise ValueError(f"{option} {str(path)!r}: expected a file that ends in {', '.join(suffixes)}")
+        ends = ", ".join(suffixes)
+        raise ValueError(f"{option} {str(path)!r}: expected a file that ends in {ends}")
     if path.is_dir():
         raise IsADirectoryError(f"{option} {str(path)!r} is a folder: name a file")
     if not path.parent.is_dir():

@@ -98,7 +98,7 @@ class Policy(Protocol):
 
     engine_loads: bool
 
-    def decide(self, controller: Controller, now: float) -> None:
+    def decide(self, controller: Controller, now: float, /) -> None:
         """Call `Controller.dispatch`, `load`, `drain`, … for what should happen now."""
         ...
 
@@ -142,7 +142,7 @@ class Controller:
             if klass not in ("vip", "background"):
                 raise ValueError(f"classes[{name!r}]={klass!r}: expected 'vip' or 'background'")
         self.slots, self.policy = slots, policy
-        self.classes = dict(classes or {})
+        self.classes: dict[str, Class] = dict(classes or {})
         self.limits = limits or Limits()
         self.cap = math.inf if self.limits.in_flight is None else self.limits.in_flight
         self.adapters: dict[str | None, Adapter] = {}
@@ -290,7 +290,7 @@ class Controller:
 
     def found_resident(self, adapter: str, now: float) -> None:
         """The engine says that it holds this adapter (after a restart of ours)."""
-        found = self.adapter(adapter, self.classes.get(adapter, "background"))
+        found = self.adapter(adapter, "background")
         if found.where is Residency.ABSENT and len(self.holders) < self.slots:
             found.turn_since = now
             self.holders[adapter] = found
@@ -377,7 +377,7 @@ class Controller:
         """The books of an adapter, opened if it is new."""
         found = self.adapters.get(name)
         if found is None:
-            usual = self.classes.get(name, klass) if name is not None else klass
+            usual: Class = self.classes.get(name or "", klass)
             where = Residency.RESIDENT if name is None else Residency.ABSENT
             found = Adapter(name, usual, usual, where)
             self.adapters[name] = found

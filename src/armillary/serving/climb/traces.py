@@ -117,15 +117,15 @@ def read_trace(path: str | Path) -> pd.DataFrame:
     if missing:
         raise ValueError(f"{str(path)!r} lacks the columns {', '.join(missing)}")
     for name in ("t_s", "prompt_tokens", "output_tokens"):
-        numbers = pd.to_numeric(table[name], errors="coerce")
-        wrong = ~np.isfinite(numbers.to_numpy(float)) | (numbers.to_numpy(float) < 0)
+        numbers = np.asarray(pd.to_numeric(table[name], errors="coerce"), dtype=float)
+        wrong = ~np.isfinite(numbers) | (numbers < 0)
         _refuse(path, table, wrong, name, "a number >= 0")
         table[name] = numbers
     _refuse(path, table, ~table["class"].isin(["vip", "background"]).to_numpy(), "class",
             "vip or background")  # fmt: skip
     falls = np.r_[False, np.diff(table["t_s"].to_numpy()) < 0]
     _refuse(path, table, falls, "t_s", "times that do not fall")
-    return table[list(COLUMNS)]
+    return pd.DataFrame(table[list(COLUMNS)])
 
 
 def _refuse(
