@@ -19,7 +19,7 @@ from armillary.serving.climb.traces import COLUMNS, multi_lora_trace
 
 
 def trace(*rows):
-    return pd.DataFrame(list(rows), columns=list(COLUMNS))
+    return pd.DataFrame(list(rows), columns=pd.Index(COLUMNS))
 
 
 def test_one_request_takes_a_load_and_its_steps():

@@ -339,9 +339,9 @@ RARE = Experiment(
     claims=(
         Claim(
             id="nobody-starves",
-            statement="A lone request for a rare adapter waits at most 11 s on average while as many "
-            "adapters as slots are busy all the time; with the longest queue first it waits longer the "
-            "longer they are.",
+            statement="A lone request for a rare adapter waits at most 11 s on average while as "
+            "many adapters as slots are busy all the time; with the longest queue first it waits "
+            "longer the longer they are.",
             paper="The abstract: background adapters take turns.",
             conditions=(
                 Condition(Stat("wait"), at_most=11.0),
