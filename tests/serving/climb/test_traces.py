@@ -16,8 +16,8 @@ def test_drawn_traffic_has_the_shares_that_were_asked_for():
     vip = drawn["class"] == "vip"
     assert vip.mean() == pytest.approx(0.3, abs=0.02)
     assert set(drawn["adapter"][vip]) == {"vip-0", "vip-1"}
-    counts = drawn["adapter"][~vip].value_counts()
-    assert len(counts) == 10
+    names, counts = np.unique(np.asarray(drawn["adapter"], str)[~vip], return_counts=True)
+    assert len(names) == 10
     assert counts.max() / counts.min() < 1.3
     assert drawn["output_tokens"].mean() == pytest.approx(24, rel=0.05)
     assert drawn["t_s"].is_monotonic_increasing

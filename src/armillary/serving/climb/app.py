@@ -12,18 +12,19 @@ import difflib
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import aiohttp
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from armillary.serving.climb.config import AdapterConfig, ClimbConfig
 from armillary.serving.climb.gateway import Gateway, Ticket, new_controller
 from armillary.serving.climb.metrics import Metrics
 from armillary.serving.climb.requests import CLASSES, Class
 from armillary.serving.climb.upstream import HOP, Upstream
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request as HttpRequest
-    from starlette.responses import Response
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -68,8 +69,6 @@ class Ingress:
         Raises:
             ValueError: an engine does not answer, or holds fewer adapters than ``slots``.
         """
-        import aiohttp
-
         config = self.config
         connector = aiohttp.TCPConnector(limit=0)  # the controller bounds what is in flight
         self.session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
@@ -228,8 +227,6 @@ class Ingress:
         gone: asyncio.Future[None],
     ) -> None:
         """Send on, and give back what comes; an engine that fails is a 502, or a cut stream."""
-        import aiohttp
-
         lost = asyncio.ensure_future(ticket.lost.wait())
         started = False
         answer = None
@@ -367,10 +364,6 @@ def create_app(config: ClimbConfig) -> Starlette:
     Args:
         config: settings; engines are asked when the application starts.
     """
-    from starlette.applications import Starlette
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import Route
-
     ingress = Ingress(config)
 
     @contextlib.asynccontextmanager
