@@ -223,9 +223,7 @@ def create_emitter(tokens: int = 8) -> Starlette:
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    choice = {"index": 0, "text": "word ", "finish_reason": None}
-    event = b"data: " + json.dumps({"model": BASE, "choices": [choice]}).encode() + b"\n\n"
-    whole = event * tokens + b"data: [DONE]\n\n"
+    whole = _chat_stream(tokens)
 
     async def complete(request: HttpRequest) -> Response:
         await request.body()
@@ -243,8 +241,33 @@ def create_emitter(tokens: int = 8) -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/completions", complete, methods=["POST"]),
+            Route("/v1/chat/completions", complete, methods=["POST"]),
             Route("/v1/models", models),
             Route("/metrics", metrics),
             Route("/health", health),
         ]
     )
+
+
+def _chat_stream(tokens: int) -> bytes:
+    """A chat answer as vLLM streams it, with the usage at the end."""
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": BASE}
+    events = [
+        {
+            **head,
+            "choices": [
+                {
+                    "index": 0,
+                    "delta": {"role": "assistant", "content": "word "},
+                    "finish_reason": "stop" if i == tokens - 1 else None,
+                }
+            ],
+        }
+        for i in range(tokens)
+    ]
+    usage = {"prompt_tokens": 3, "completion_tokens": tokens, "total_tokens": tokens + 3}
+    parts = [
+        b"data: " + json.dumps(e).encode()
+        for e in [*events, {**head, "choices": [], "usage": usage}]
+    ]
+    return b"\n\n".join([*parts, b"data: [DONE]\n\n"])

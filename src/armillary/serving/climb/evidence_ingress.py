@@ -71,12 +71,15 @@ def litellm() -> list[Server]:
             "model_list:\n"
             "  - model_name: base\n"
             "    litellm_params:\n"
-            "      model: text-completion-openai/base\n"
+            "      model: hosted_vllm/base\n"
             f"      api_base: {address}/v1\n"
             "      api_key: none\n"
             "litellm_settings:\n"
             "  telemetry: false\n"
             "  num_retries: 0\n"
+            "general_settings:\n"
+            "  dangerously_permit_weak_or_unset_master_key: true\n"  # on loopback, as ours
+            "  disable_spend_logs: true\n"
         )
         command = [str(peer_path(".venv-litellm") / "bin" / "litellm"), "--config",
                    str(folder / "config.yaml"), "--host", "127.0.0.1", "--port", "{port}",
@@ -181,12 +184,13 @@ async def _hammered(address: str, seconds: float) -> tuple[int, int]:
     import aiohttp
 
     counts = {True: 0, False: 0}
-    content = {"model": "base", "prompt": "word", "max_tokens": 8, "stream": True}
+    message = {"role": "user", "content": "word"}
+    content = {"model": "base", "messages": [message], "max_tokens": 8, "stream": True}
     end = time.perf_counter() + seconds
 
     async def client(session: aiohttp.ClientSession) -> None:
         while time.perf_counter() < end:
-            async with session.post(f"{address}/v1/completions", json=content) as answer:
+            async with session.post(f"{address}/v1/chat/completions", json=content) as answer:
                 body = await answer.read()
                 counts[answer.status == 200 and b"[DONE]" in body] += 1
 
@@ -202,7 +206,7 @@ def _spans(*seconds: float) -> list[Case]:
 
 THROUGHPUT = Experiment(
     id="throughput",
-    title="Requests a second over 32 connections, one process",
+    title="Streamed chat requests a second over 32 connections, one process",
     cases={"smoke": [], "quick": [], "full": _spans(3), "long": _spans(20)},
     setup=nothing,
     contenders=(
