@@ -139,7 +139,7 @@ OVERHEAD = Experiment(
     cases={
         "smoke": _rates(0.5, 50),
         "quick": _rates(2, 200),
-        "full": _rates(5, 50, 200, 400),
+        "full": _rates(3, 200, 400),
         "long": _rates(20, 50, 100, 200, 400, 800),
     },
     setup=nothing,
@@ -161,7 +161,7 @@ OVERHEAD = Experiment(
         ),
     ),
     seeds={"smoke": 1, "quick": 3, "full": 3, "long": 3},
-    timed=Timing(metrics=("p50", "p99"), warmups=1, repeats=3),
+    timed=Timing(metrics=("p50", "p99"), warmups=1, repeats=2),
     packages=("aiohttp", "starlette", "uvicorn"),
 )  # fmt: skip
 

@@ -399,8 +399,8 @@ SPEED = Experiment(
     title="Events a second of the simulation",
     cases={
         "smoke": _sizes(300, 12),
-        "quick": _sizes(20_000, 12),
-        "full": _sizes(100_000, 12, 24, 48),
+        "quick": _sizes(10_000, 12),
+        "full": _sizes(50_000, 12, 24, 48),
         "long": _sizes(1_000_000, 12, 24, 48, 96),
     },
     setup=traffic,
@@ -431,6 +431,6 @@ SPEED = Experiment(
         ),
     ),
     seeds={"smoke": 1, "quick": 3, "full": 3, "long": 3},
-    timed=Timing(warmups=0, repeats=3),
+    timed=Timing(warmups=1, repeats=2),
     packages=("numpy", "pandas"),
 )
