@@ -138,7 +138,7 @@ OVERHEAD = Experiment(
     title="Time to pass a request on and its answer back",
     cases={
         "smoke": _rates(0.5, 50),
-        "quick": _rates(2, 200),
+        "quick": _rates(1, 200),
         "full": _rates(3, 200, 400),
         "long": _rates(20, 50, 100, 200, 400, 800),
     },
@@ -338,7 +338,7 @@ def through(before: str = "", policy: str = "climb") -> Callable[[None, Cell], M
 UNASKED = Experiment(
     id="unasked",
     title="Seven adapters on three slots, over HTTP: misses that the engine was not asked to make",
-    cases={"smoke": _spans(1), "quick": _spans(4), "full": _spans(10), "long": _spans(60)},
+    cases={"smoke": _spans(1), "quick": _spans(3), "full": _spans(10), "long": _spans(60)},
     setup=nothing,
     contenders=(
         Contender("ours", through()),
