@@ -72,24 +72,28 @@ def original_block(env: Any, n: int, steps: int, frames: bool) -> Block:
     import jax
     import jax.numpy as jnp
 
+    from armillary.rl.kage.throughput import next_actions
+
     def body(carry: Any, key: Any) -> Any:
-        state, folded = carry
+        state, seen = carry
         actions = jax.random.randint(key, (n,), 0, 8)
+        if frames:
+            actions = next_actions(actions, seen)
         obs, *_, info = jax.vmap(env.step)(state, actions)
-        return (info["state"], folded ^ obs if frames else folded), None
+        return (info["state"], obs if frames else seen), None
 
     @jax.jit
     def block(state: Any, key: Any) -> Any:
-        folded = jnp.zeros((n, 128, 128, 3) if frames else (1,), jnp.uint8)
-        (state, folded), _ = jax.lax.scan(body, (state, folded), jax.random.split(key, steps))
-        return state.x.sum(), folded
+        seen = jnp.zeros((n, 128, 128, 3) if frames else (1,), jnp.uint8)
+        (state, seen), _ = jax.lax.scan(body, (state, seen), jax.random.split(key, steps))
+        return state.x.sum(), seen
 
     _, info = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.PRNGKey(0), n))
     state = info["state"]
 
     def run() -> float:
-        total, folded = block(state, jax.random.PRNGKey(1))
-        return float(total) + float(np.asarray(folded)[-1].sum())
+        total, seen = block(state, jax.random.PRNGKey(1))
+        return float(total) + float(np.asarray(seen)[-1].sum())
 
     return run
 
@@ -115,13 +119,15 @@ def craftax_block(n: int, steps: int) -> tuple[Block, int]:
     )
 
     def body(carry: Any, key: Any) -> Any:
-        state, folded = carry
+        state, seen = carry
         k_action, k_step = jax.random.split(key)
-        actions = jax.random.randint(k_action, (n,), 0, env.num_actions)
+        lots = jax.random.randint(k_action, (n,), 0, env.num_actions)
+        read = (seen[:, 30, 30, 0] * 255).astype(lots.dtype)
+        actions = (lots + read) % env.num_actions
         obs, state, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
             jax.random.split(k_step, n), state, actions, params
         )
-        return (state, jnp.maximum(folded, obs)), None
+        return (state, obs), None
 
     @jax.jit
     def block(state: Any, key: Any) -> Any:
