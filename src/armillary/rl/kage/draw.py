@@ -270,7 +270,7 @@ class Painter(NamedTuple):
             seed = noise.stream(self.key, jnp.uint32(0), noise.BACKGROUND)
             place = canvas.ys[:, None] * self.caps.width + canvas.xs
             bits = noise.bits(seed, place)
-            if not packed:
+            if canvas.channel is not None:
                 bits = (bits >> (8 * canvas.channel).astype(np.uint32)).astype(jnp.uint8)
             shown = jnp.where(mode == NOISE, bits, shown)
         if self.caps.has("background_image"):

@@ -1,7 +1,8 @@
 """What is timed: blocks of random steps on one core, every frame consumed.
 
-A consumed frame is folded into a buffer by exclusive or (for Craftax's floats: by maximum), so that
-no compiler can leave the drawing out. Physics alone is timed apart, and named so.
+A consumed frame is written whole into a buffer that the loop carries and gives back, and a byte of
+it decides the next action, so that no compiler can leave the drawing out. Physics alone is timed
+apart, and named so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Steps a second, with frames that are read or without frames: never with frames that are dropped.
 
 XLA removes the drawing from a loop whose observations nobody uses. In a block here every frame is
-written whole into a buffer that the loop carries, as it would be for a learner; a byte of it decides
-the next action; and the block gives the buffer back.
+written whole into a buffer that the loop carries, as it would be for a learner; a byte of it
+decides the next action; and the block gives the buffer back.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ def block(config: Config, n: int, steps: int, mode: Mode, size: int | None = Non
     @jax.jit
     def run(states: Any, key: jax.Array, params: KageParams) -> Any:
         def step(carry: Any, key: jax.Array) -> Any:
-            states, frames = carry
+            states, frames, seen = carry
             actions = jax.random.randint(key, (n,), 0, 8)
             if mode != "physics":
-                actions = next_actions(actions, frames)
+                actions = (actions + seen) % 8
             states, _ = kage.step_batch(states, actions, params)
             if mode != "physics":
                 frames = kage.render_batch(states, params)
-            return (states, frames), None
+                seen = byte_of(frames)
+            return (states, frames, seen), None
 
-        carry = (states, jnp.zeros(shape, jnp.uint8))
-        (states, frames), _ = jax.lax.scan(step, carry, jax.random.split(key, steps))
+        carry = (states, jnp.zeros(shape, jnp.uint8), jnp.zeros(n, jnp.int32))
+        (states, frames, _), _ = jax.lax.scan(step, carry, jax.random.split(key, steps))
         return states.world.x.sum(), frames
 
     def measured() -> float:
@@ -69,10 +70,9 @@ def block(config: Config, n: int, steps: int, mode: Mode, size: int | None = Non
     return measured
 
 
-def next_actions(lots: jax.Array, frames: jax.Array) -> jax.Array:
-    """Actions (n,) that depend on chance and on a byte of the last frames (n, H, W, C) uint8."""
-    seen = frames[:, frames.shape[1] // 2, frames.shape[2] // 2, 0]
-    return (lots + seen.astype(lots.dtype)) % 8
+def byte_of(frames: jax.Array) -> jax.Array:
+    """The byte in the middle of each frame (n, H, W, C) uint8, as (n,) int32."""
+    return frames[:, frames.shape[1] // 2, frames.shape[2] // 2, 0].astype(jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)
