@@ -118,19 +118,17 @@ def craftax_block(n: int, steps: int) -> tuple[Block, int]:
     )
 
     def body(carry: Any, key: Any) -> Any:
-        state, seen = carry
+        state, _, seen = carry
         k_action, k_step = jax.random.split(key)
-        lots = jax.random.randint(k_action, (n,), 0, env.num_actions)
-        read = (seen[:, 30, 30, 0] * 255).astype(lots.dtype)
-        actions = (lots + read) % env.num_actions
+        actions = (jax.random.randint(k_action, (n,), 0, env.num_actions) + seen) % env.num_actions
         obs, state, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
             jax.random.split(k_step, n), state, actions, params
         )
-        return (state, obs), None
+        return (state, obs, (obs[:, 30, 30, 0] * 255).astype(jnp.int32)), None
 
     @jax.jit
     def block(state: Any, key: Any) -> Any:
-        carry = (state, jnp.zeros_like(obs))
+        carry = (state, jnp.zeros_like(obs), jnp.zeros(n, jnp.int32))
         return jax.lax.scan(body, carry, jax.random.split(key, steps))[0][1]
 
     def run() -> float:
