@@ -1,12 +1,18 @@
 """Frames: every pixel is computed from its coordinates, in one elementwise pass over a plane.
 
 A frame is a list of layers in painter's order: distractors, ground, characters of the world,
-characters that follow the agent, the agent. A layer is a mask and a colour. Colours are *packed*:
-one uint32 a pixel, red in the lowest byte, so that drawing is arithmetic on one plane of whole
-numbers, which a CPU does 16 pixels at a time; only the last line of `Kage.render` turns it into
-bytes with channels last. (Three bytes as the innermost axis from the start take several times as
-long.) A character or a turned shape is 24 or 32 words of bits: a row is looked up by y, a bit of
-it by x, so that nothing is scattered into a frame and no picture is kept in a state.
+characters that follow the agent, the agent. A layer is a mask and a colour. There are two canvases,
+and one body draws on both:
+
+- *interleaved*, (H, 3 W) bytes: red, green and blue of a pixel stand side by side, a row is what a
+  row of the frame is in memory, and reshaping it is free. Frames without filters are drawn so.
+- *packed*, (H, W) uint32, red in the lowest byte: what filters and smaller frames start from.
+
+What depends on one coordinate alone (the ground's top in a column, a row of a character) is looked
+up in a table of bytes first, so that what is left to do for a pixel is a few operations on bytes,
+which a CPU does 32 or 64 at a time; arithmetic on three bytes as an innermost axis of its own takes
+several times as long. A character or a turned shape is 24 or 32 words of bits, a bit a pixel, so
+that nothing is scattered into a frame and no picture is kept in a state.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from armillary.rl.kage import filters, noise, shapes
 from armillary.rl.kage.assets import COLUMNS, FRAMES, PERIOD, ROWS, Assets
@@ -38,18 +45,70 @@ KINDS = ("background", "distractor", "ground", "character", "follower", "agent")
 
 
 class Layer(NamedTuple):
-    """What covers pixels: where, (H, W) bool; in which packed colour; and of what kind."""
+    """What covers pixels: where, (H, C) bool; in which colour of the canvas; and of what kind."""
 
     mask: jax.Array
     colour: jax.Array
     kind: int
 
 
-class Grid(NamedTuple):
-    """The pixels that are drawn: rows (H,) and columns (W,) of the screen, int32."""
+class Canvas(NamedTuple):
+    """The places that are drawn: rows (H,) and columns (C,) of the screen, int32.
+
+    Interleaved, every column occurs three times, and ``channel`` (C,) says for which colour. Where
+    pixels are ``merged``, columns are not one after the other.
+    """
 
     ys: jax.Array
     xs: jax.Array
+    channel: np.ndarray | None
+    merged: bool
+
+    def tint(self, table: jax.Array | np.ndarray, number: jax.Array) -> jax.Array:
+        """A colour of a table (K, 3) uint8: one packed word, or (C,) bytes."""
+        table = jnp.asarray(table)
+        if self.channel is None:
+            return pack(table[number])
+        return table.reshape(-1)[3 * number.astype(jnp.int32) + self.channel]
+
+    def lit(
+        self, words: jax.Array, left: jax.Array, top: jax.Array, width: int = 1, bit: int = 0
+    ) -> jax.Array:
+        """(H, C) mask of a patch of bits.
+
+        Args:
+            words: (R,) uint32, rows of the patch; ``width`` bits a pixel, the first one lowest.
+            left: the screen's column of its first pixel.
+            top: the screen's row of its first row.
+            width: bits a pixel, 1 or 2.
+            bit: which of a pixel's bits is asked for.
+        """
+        rows = words.shape[0]
+        shifts = jnp.arange(0, 32, 8, dtype=jnp.uint32)
+        parts = (jnp.pad(words, 1)[None, :] >> shifts[:, None]).astype(jnp.uint8)
+        row = jnp.clip(self.ys - top, -1, rows) + 1
+        found = jnp.zeros((), jnp.uint8)
+        for part, chosen in zip(parts, _selectors(width, bit), strict=True):
+            found = found | (part[row][:, None] & self._along(chosen, left)[None, :])
+        return found != 0
+
+    def _along(self, patch: np.ndarray, left: jax.Array) -> jax.Array:
+        """(C,) bytes of a patch of columns whose first one is the screen's column ``left``."""
+        span = 1 if self.channel is None else 3
+        width = len(self.xs) // span
+        wide = np.repeat(np.pad(patch, width), span)
+        start = span * jnp.clip(width - left, 0, width + len(patch))
+        window = jax.lax.dynamic_slice(jnp.asarray(wide), (start,), (len(self.xs),))
+        return window[span * self.xs] if self.merged else window
+
+
+def _selectors(width: int, bit: int) -> np.ndarray:
+    """(4, columns) uint8: which bit of which byte of a word is a pixel's."""
+    columns = np.arange(32 // width)
+    at = width * columns + bit
+    table = np.zeros((4, len(columns)), np.uint8)
+    table[at // 8, columns] = 1 << (at % 8)
+    return table
 
 
 class Painter(NamedTuple):
@@ -65,97 +124,112 @@ class Painter(NamedTuple):
 
     def packed(self) -> jax.Array:
         """The frame, (H, W) uint32 of packed colours, filters and lights applied."""
-        grid = self._grid()
-        word = self._background(grid)
-        for layer in self._layers(grid):
-            word = jnp.where(layer.mask, layer.colour, word)
+        word = self._painted(self._canvas(interleaved=False))
         return filters.apply(word, self.look, self.key, self.world.time, self.visual, self.caps)
+
+    def interleaved(self) -> jax.Array:
+        """The frame, (H, 3 W) uint8; filters and lights do not apply."""
+        return self._painted(self._canvas(interleaved=True))
 
     def kinds(self) -> jax.Array:
         """What each pixel shows, (H, W) uint8: an index into `KINDS`; no filter applies."""
         kind = jnp.zeros((self.caps.height, self.caps.width), jnp.uint8)
-        for layer in self._layers(self._grid()):
+        for layer in self._layers(self._canvas(interleaved=False)):
             kind = jnp.where(layer.mask, jnp.uint8(layer.kind), kind)
         return kind
 
+    def _painted(self, canvas: Canvas) -> jax.Array:
+        shown = self._background(canvas)
+        for layer in self._layers(canvas):
+            shown = jnp.where(layer.mask, layer.colour, shown)
+        return shown
+
     # What covers a pixel ------------------------------------------------------------------------
 
-    def _grid(self) -> Grid:
+    def _canvas(self, interleaved: bool) -> Canvas:
         ys, xs = jnp.arange(self.caps.height), jnp.arange(self.caps.width)
-        if self.caps.has("pixelate") and not filters.pixelates_late(self.caps):
+        merged = self.caps.has("pixelate") and not filters.pixelates_late(self.caps)
+        if merged:
             # Merged pixels show one sample: choosing where to draw costs nothing.
             ys = filters.coarse(self.caps.height, self.visual.pixelate)
             xs = filters.coarse(self.caps.width, self.visual.pixelate)
-        return Grid(ys, xs)
+        if not interleaved:
+            return Canvas(ys, xs, None, merged)
+        column, channel = np.divmod(np.arange(3 * self.caps.width), 3)
+        return Canvas(ys, xs[column], channel, merged)
 
-    def _layers(self, grid: Grid) -> Iterator[Layer]:
+    def _layers(self, canvas: Canvas) -> Iterator[Layer]:
         look, caps = self.look, self.caps
         for i in range(caps.distractors):
-            named = jnp.asarray(self.visual.distractor_colours)
-            colour = pack(named[look.drift_kind[i, 1].astype(jnp.int32)])
-            yield Layer(self._distractor(grid, i), colour, 1)
-        ground = jnp.asarray(self.visual.ground_colours)[look.ground.astype(jnp.int32)]
-        yield Layer(self._ground(grid), pack(ground), 2)
+            colour = canvas.tint(self.visual.distractor_colours, look.drift_kind[i, 1])
+            yield Layer(self._distractor(canvas, i), colour, 1)
+        yield Layer(
+            self._ground(canvas), canvas.tint(self.visual.ground_colours, self.look.ground), 2
+        )
         camera = jnp.round(self.world.camera_x).astype(jnp.int32)
         walking = frame_of(self.visual.npc_fps, self.world.time, FRAMES)
         for i in range(caps.npcs):
             x = look.npc_x[i].astype(jnp.int32)
-            drawn = self._character(grid, look.npc_skin[i], x - camera, look.npc_y[i], walking, 3)
-            yield drawn._replace(mask=drawn.mask & (x > 0))
+            place = x - camera, look.npc_y[i]
+            yield self._character(canvas, look.npc_skin[i], *place, walking, 3, x > 0)
         agent = self._agent_column()
         for i in range(caps.stickies):
-            skin, y = look.sticky_skin[i], look.sticky_y[i]
-            drawn = self._character(grid, skin, agent + look.sticky_x[i], y, walking, 4)
-            yield drawn._replace(mask=drawn.mask & (skin >= 0))
-        yield from self._agent(grid)
+            skin, place = look.sticky_skin[i], (agent + look.sticky_x[i], look.sticky_y[i])
+            yield self._character(canvas, skin, *place, walking, 4, skin >= 0)
+        yield from self._agent(canvas)
 
     def _agent_column(self) -> jax.Array:
         return jnp.round(self.world.x - self.world.camera_x).astype(jnp.int32)
 
-    def _ground(self, grid: Grid) -> jax.Array:
-        """The band of each column, and a wall where its segment begins at another height."""
-        camera = jnp.round(self.world.camera_x).astype(jnp.int32)
-        column = jnp.clip(grid.xs + camera, 0, self.caps.length - 1)
-        top = self.world.tops[column // self.caps.run_width].astype(jnp.int32)
-        before = jnp.maximum(column - 1, 0) // self.caps.run_width
-        previous = self.world.tops[before].astype(jnp.int32)
-        y = grid.ys[:, None]
-        band = (y >= top) & (y < top + self.latent.ground_thickness)
-        wall = (y >= jnp.minimum(top, previous)) & (y < jnp.maximum(top, previous))
-        return band | wall
+    def _ground(self, canvas: Canvas) -> jax.Array:
+        """The band of each column, with a wall where its segment begins at another height.
 
-    def _distractor(self, grid: Grid, i: int) -> jax.Array:
+        Band and wall of a column are one interval of rows, which only its segment decides and
+        whether it is the first of it.
+        """
+        row = jnp.uint8 if self.caps.height < 256 else jnp.uint16
+        top = self.world.tops.astype(jnp.int32)
+        previous = jnp.concatenate([top[:1], top[:-1]])
+        below = top + self.latent.ground_thickness
+        first = jnp.stack([top, jnp.minimum(top, previous)], axis=1)
+        end = jnp.stack([below, jnp.maximum(below, previous)], axis=1)
+        first, end = (jnp.clip(edge, 0, jnp.iinfo(row).max) for edge in (first, end))
+        camera = jnp.round(self.world.camera_x).astype(jnp.int32)
+        column = jnp.clip(canvas.xs + camera, 0, self.caps.length - 1)
+        segment, within = column // self.caps.run_width, column % self.caps.run_width
+        at = 2 * segment + (within == 0)
+        start = first.astype(row).reshape(-1)[at]
+        height = (end - first).astype(row).reshape(-1)[at]
+        return (canvas.ys.astype(row)[:, None] - start) < height
+
+    def _distractor(self, canvas: Canvas, i: int) -> jax.Array:
         shape, _, size = (self.look.drift_kind[i, j].astype(jnp.int32) for j in range(3))
         x, y, angle = (self.look.drift[i, j] for j in (0, 1, 4))
         radius = size / 2
         # KAGE-Bench draws an ellipse of 0.5 x 0.3 of the size.
         words = shapes.patch(shape, radius, 0.6 * radius, angle, jnp)
-        there = i < self.visual.distractor_count
-        return _bit(grid, words, x, y) & there
+        return _centred(canvas, words, x, y, i < self.visual.distractor_count)
 
     def _character(
         self,
-        grid: Grid,
+        canvas: Canvas,
         skin: jax.Array,
         x: jax.Array,
         y: jax.Array,
         frame: jax.Array,
         kind: int,
+        there: jax.Array,
     ) -> Layer:
         """A character whose box is centred at (x, y) of the screen."""
         skin = jnp.maximum(skin, 0).astype(jnp.int32)
-        words = jnp.asarray(self.assets.characters)[skin, frame]
-        colours = pack(jnp.asarray(self.assets.colours)[skin])
-        row = grid.ys - (y.astype(jnp.int32) + self.caps.half_height - ROWS)
-        column = grid.xs - (x - COLUMNS // 2)
-        word = jnp.where((row >= 0) & (row < ROWS), words[jnp.clip(row, 0, ROWS - 1)], 0)
-        shift = jnp.clip(2 * column, 0, 31).astype(jnp.uint32)
-        code = (word.astype(jnp.uint32)[:, None] >> shift[None, :]) & jnp.uint32(3)
-        within = (column >= 0) & (column < COLUMNS)
-        colour = jnp.where(code == 1, colours[0], jnp.where(code == 2, colours[1], colours[2]))
-        return Layer((code > 0) & within, colour, kind)
+        words = jnp.where(there, jnp.asarray(self.assets.characters)[skin, frame], 0)
+        place = x - COLUMNS // 2, y.astype(jnp.int32) + self.caps.half_height - ROWS
+        low, high = (canvas.lit(words, *place, 2, bit) for bit in (0, 1))
+        table = jnp.asarray(self.assets.colours).reshape(-1, 3)
+        one, two, both = (canvas.tint(table, 3 * skin + code) for code in range(3))
+        return Layer(low | high, jnp.where(low, jnp.where(high, both, one), two), kind)
 
-    def _agent(self, grid: Grid) -> Iterator[Layer]:
+    def _agent(self, canvas: Canvas) -> Iterator[Layer]:
         """The agent, whose box is drawn one pixel lower than it collides."""
         x, y = self._agent_column(), jnp.round(self.world.y + 1).astype(jnp.int32)
         kind = self.visual.agent
@@ -168,60 +242,67 @@ class Painter(NamedTuple):
                 angle = self.world.time * self.visual.rotation_speed % 360.0
                 turned = shapes.patch(shape, radius, float(self.caps.half_height), angle, jnp)
                 words = jnp.where(kind == SHAPE, turned, words)
-            named = jnp.asarray(self.visual.shape_colours)[self.look.colour.astype(jnp.int32)]
-            colour = jnp.where(kind == RECTANGLE, self.visual.rectangle, named)
-            yield Layer(_bit(grid, words, x, y) & (kind != SPRITE), pack(colour), 5)
+            named = jnp.asarray(self.visual.shape_colours)
+            table = jnp.concatenate([named, jnp.asarray(self.visual.rectangle)[None]])
+            number = jnp.where(kind == RECTANGLE, len(named), self.look.colour)
+            yield Layer(
+                _centred(canvas, words, x, y, kind != SPRITE), canvas.tint(table, number), 5
+            )
         if self.caps.has("agent_sprite"):
             walks = (jnp.abs(self.world.vx) > 0.1) & self.visual.animate
             walking = frame_of(self.visual.agent_fps, self.world.time, FRAMES)
             frame = jnp.where(walks, walking, self.visual.idle_frame % FRAMES)
-            drawn = self._character(grid, self.look.skin, x, y, frame, 5)
-            yield drawn._replace(mask=drawn.mask & (kind == SPRITE))
+            yield self._character(canvas, self.look.skin, x, y, frame, 5, kind == SPRITE)
 
     # The background ------------------------------------------------------------------------------
 
-    def _background(self, grid: Grid) -> jax.Array:
-        """(H, W) uint32."""
-        mode = self.visual.background
-        shown = jnp.zeros((self.caps.height, self.caps.width), jnp.uint32)
+    def _background(self, canvas: Canvas) -> jax.Array:
+        """(H, C) uint32 or uint8."""
+        mode, packed = self.visual.background, canvas.channel is None
+        shape = (self.caps.height, len(canvas.xs))
+        shown = jnp.zeros(shape, jnp.uint32 if packed else jnp.uint8)
         if self.caps.has("background_color"):
-            named = jnp.asarray(self.visual.fields)
-            colour = named[jnp.clip(self.look.background, 0, len(named) - 1).astype(jnp.int32)]
-            shown = jnp.where(mode == COLOUR, pack(colour), shown)
+            last = len(self.visual.fields) - 1
+            colour = canvas.tint(self.visual.fields, jnp.clip(self.look.background, 0, last))
+            shown = jnp.where(mode == COLOUR, colour, shown)
         if self.caps.has("background_noise"):
             # White noise of the episode: the same at every step.
             seed = noise.stream(self.key, jnp.uint32(0), noise.BACKGROUND)
-            place = grid.ys[:, None] * self.caps.width + grid.xs
-            shown = jnp.where(mode == NOISE, noise.bits(seed, place), shown)
+            place = canvas.ys[:, None] * self.caps.width + canvas.xs
+            bits = noise.bits(seed, place)
+            if canvas.channel is not None:
+                bits = (bits >> (8 * canvas.channel).astype(np.uint32)).astype(jnp.uint8)
+            shown = jnp.where(mode == NOISE, bits, shown)
         if self.caps.has("background_image"):
-            shown = jnp.where(mode == IMAGE, self._picture(grid), shown)
+            words = self._picture(canvas)
+            shown = jnp.where(
+                mode == IMAGE, words if packed else unpack(words).reshape(shape), shown
+            )
         return shown
 
-    def _picture(self, grid: Grid) -> jax.Array:
-        """A window of the episode's picture, which moves slower than the camera."""
+    def _picture(self, canvas: Canvas) -> jax.Array:
+        """A window of the episode's picture, which moves slower than the camera: (H, W) uint32."""
+        xs = canvas.xs if canvas.channel is None else canvas.xs[::3]
         offset = jnp.round(self.world.camera_x * self.visual.parallax).astype(jnp.int32)
         number = self.look.background.astype(jnp.int32)
         pictures = jnp.asarray(self.assets.backgrounds)
         if self.caps.width > PERIOD:
-            turned, last = (grid.xs + offset) % PERIOD, PERIOD - 1
-            columns = jnp.where(self.visual.tile, turned, jnp.clip(grid.xs + offset, 0, last))
-            return pictures[number][grid.ys][:, columns]
+            turned, last = (xs + offset) % PERIOD, PERIOD - 1
+            columns = jnp.where(self.visual.tile, turned, jnp.clip(xs + offset, 0, last))
+            return pictures[number][canvas.ys][:, columns]
         first = jnp.where(self.visual.tile, offset % PERIOD, jnp.clip(offset, 0, PERIOD))
         window = jax.lax.dynamic_slice(
             pictures, (number, 0, first), (1, self.caps.height, self.caps.width)
         )[0]
-        return window[grid.ys][:, grid.xs] if self.caps.has("pixelate") else window
+        return window[canvas.ys][:, xs] if self.caps.has("pixelate") else window
 
 
-def _bit(grid: Grid, words: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    """(H, W) mask of a patch of bits with its centre at (x, y) of the screen."""
-    row = grid.ys - (jnp.round(y).astype(jnp.int32) - shapes.CENTRE)
-    column = grid.xs - (jnp.round(x).astype(jnp.int32) - shapes.CENTRE)
-    last = shapes.PATCH - 1
-    word = jnp.where((row >= 0) & (row <= last), jnp.asarray(words)[jnp.clip(row, 0, last)], 0)
-    shift = jnp.clip(column, 0, last).astype(jnp.uint32)
-    bit = (word.astype(jnp.uint32)[:, None] >> shift[None, :]) & jnp.uint32(1)
-    return (bit == 1) & (column >= 0) & (column <= last)
+def _centred(
+    canvas: Canvas, words: jax.Array, x: jax.Array, y: jax.Array, there: jax.Array
+) -> jax.Array:
+    """(H, C) mask of a patch of a shape with its centre at (x, y) of the screen."""
+    left, top = (jnp.round(v).astype(jnp.int32) - shapes.CENTRE for v in (x, y))
+    return canvas.lit(jnp.where(there, jnp.asarray(words), 0), left, top)
 
 
 def pack(colour: jax.Array) -> jax.Array:

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from armillary.rl.kage import assets as pictures
+from armillary.rl.kage import filters, world
 from armillary.rl.kage import look as looks
-from armillary.rl.kage import world
 from armillary.rl.kage.assets import Assets
 from armillary.rl.kage.draw import Painter, unpack
 from armillary.rl.kage.look import Look
@@ -134,7 +134,19 @@ class Kage:
 
     def render(self, state: KageState, params: KageParams) -> jax.Array:
         """The observation of a state, uint8 of `shape`; the same state gives the same frame."""
-        painter = Painter(
+        painter = self._painter(state, params)
+        if self.mode == "index":
+            kinds = painter.kinds()
+            return (kinds if self.factor == 1 else self._blocks(kinds).max((1, 3)))[..., None]
+        if self._interleaved:
+            return painter.interleaved().reshape(self.shape)
+        word = painter.packed()
+        if self.factor > 1:
+            word = self._means(word)
+        return _grey(word)[..., None] if self.mode == "gray" else unpack(word)
+
+    def _painter(self, state: KageState, params: KageParams) -> Painter:
+        return Painter(
             state.world,
             state.look,
             state.key,
@@ -143,13 +155,11 @@ class Kage:
             params.assets,
             self.caps,
         )
-        if self.mode == "index":
-            kinds = painter.kinds()
-            return (kinds if self.factor == 1 else self._blocks(kinds).max((1, 3)))[..., None]
-        word = painter.packed()
-        if self.factor > 1:
-            word = self._means(word)
-        return _grey(word)[..., None] if self.mode == "gray" else unpack(word)
+
+    @property
+    def _interleaved(self) -> bool:
+        """Whether frames are drawn as bytes from the start: nothing is done to them afterwards."""
+        return self.mode == "rgb" and self.factor == 1 and not filters.active(self.caps)
 
     def _blocks(self, plane: jax.Array) -> jax.Array:
         f = self.factor
@@ -180,7 +190,17 @@ class Kage:
 
     def render_batch(self, states: KageState, params: KageParams) -> jax.Array:
         """(n, *shape) uint8."""
-        return jax.vmap(self.render, in_axes=(0, None))(states, params)
+        if not self._interleaved:
+            return jax.vmap(self.render, in_axes=(0, None))(states, params)
+
+        def rows() -> jax.Array:
+            return jax.vmap(lambda state: self._painter(state, params).interleaved())(states)
+
+        # What reads (H, W, 3) would be fused with drawing, which then runs byte by byte. A
+        # condition that always holds, and of which the compiler does not know it, keeps them apart.
+        n, height, width = states.world.time.shape[0], self.caps.height, 3 * self.caps.width
+        blank = functools.partial(jnp.zeros, (n, height, width), jnp.uint8)
+        return jax.lax.cond((states.world.time >= 0).any(), rows, blank).reshape(n, *self.shape)
 
     def continue_batch(
         self, states: KageState, done: jax.Array, key: jax.Array, params: KageParams

@@ -1,7 +1,8 @@
 """What is timed: blocks of random steps on one core, every frame consumed.
 
-A consumed frame is folded into a buffer by exclusive or (for Craftax's floats: by maximum), so that
-no compiler can leave the drawing out. Physics alone is timed apart, and named so.
+A consumed frame is written whole into a buffer that the loop carries and gives back, and a byte of
+it decides the next action, so that no compiler can leave the drawing out. Physics alone is timed
+apart, and named so.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from armillary.rl.kage import peers, throughput
 from armillary.rl.kage.evidence_exact import CHECKOUT
 
 EXTRA = "pip install 'armillary[rl-peers]'"
-#: Frames of a timed block, about; at least two steps.
-FRAMES = 4096
+#: Frames of a timed block, about, and its fewest steps: a block begins with fresh memory.
+FRAMES, FEWEST = 4096, 16
 #: Steps without frames are so quick that a block takes more of them.
 PHYSICS = 200_000
 MEMSET = 256 * 2**20
@@ -46,7 +47,8 @@ class Engines:
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: cell.threads])
         self.n = int(cell.case.x["n"])
         self.threads = cell.threads
-        self.steps = max(2, int(cell.case.x.get("frames", FRAMES)) // self.n)
+        fewest = int(cell.case.x.get("fewest", FEWEST))
+        self.steps = max(fewest, int(cell.case.x.get("frames", FRAMES)) // self.n)
         self.physics_steps = max(20, int(cell.case.x.get("physics", PHYSICS)) // self.n)
 
     def ours(self, mode: throughput.Mode) -> throughput.Block:
@@ -158,7 +160,7 @@ THROUGHPUT = Experiment(
     id="throughput",
     title="Steps with frames, steps without, and steps with an index map; one core",
     cases={
-        "smoke": _sizes(8, frames=16, physics=160),
+        "smoke": _sizes(8, frames=16, physics=160, fewest=2),
         "quick": _sizes(64),
         "full": _sizes(1, 64, 1024),
         "long": _sizes(1, 64, 1024),

@@ -38,6 +38,11 @@ def pixelates_late(caps: StaticCaps) -> bool:
     return caps.has("pixelate") and caps.has("blur", "sharpen")
 
 
+def active(caps: StaticCaps) -> bool:
+    """Whether a frame of the program is ever filtered or lit."""
+    return caps.has(*PHOTOMETRIC) or pixelates_late(caps) or caps.lights > 0
+
+
 def apply(
     frame: jax.Array,
     look: Look,

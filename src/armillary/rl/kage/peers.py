@@ -1,7 +1,7 @@
 """The rivals: the authors' own environment from a checkout, and other engines that give frames.
 
 The checkout is run as it stands, by path; nothing of it is copied. `frames` functions return
-compiled blocks of steps that consume every frame: each is folded into a buffer by exclusive or, so
+compiled blocks of steps that consume every frame: each is written into a buffer that is carried, so
 that no compiler can drop one.
 """
 
@@ -72,24 +72,27 @@ def original_block(env: Any, n: int, steps: int, frames: bool) -> Block:
     import jax
     import jax.numpy as jnp
 
+    from armillary.rl.kage.throughput import byte_of
+
     def body(carry: Any, key: Any) -> Any:
-        state, folded = carry
-        actions = jax.random.randint(key, (n,), 0, 8)
+        state, shown, seen = carry
+        actions = (jax.random.randint(key, (n,), 0, 8) + seen) % 8
         obs, *_, info = jax.vmap(env.step)(state, actions)
-        return (info["state"], folded ^ obs if frames else folded), None
+        return (info["state"], *((obs, byte_of(obs)) if frames else (shown, seen))), None
 
     @jax.jit
     def block(state: Any, key: Any) -> Any:
-        folded = jnp.zeros((n, 128, 128, 3) if frames else (1,), jnp.uint8)
-        (state, folded), _ = jax.lax.scan(body, (state, folded), jax.random.split(key, steps))
-        return state.x.sum(), folded
+        blank = jnp.zeros((n, 128, 128, 3) if frames else (1,), jnp.uint8)
+        carry = (state, blank, jnp.zeros(n, jnp.int32))
+        (state, shown, _), _ = jax.lax.scan(body, carry, jax.random.split(key, steps))
+        return state.x.sum(), shown
 
     _, info = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.PRNGKey(0), n))
     state = info["state"]
 
     def run() -> float:
-        total, folded = block(state, jax.random.PRNGKey(1))
-        return float(total) + float(np.asarray(folded)[-1].sum())
+        total, shown = block(state, jax.random.PRNGKey(1))
+        return float(total) + float(np.asarray(shown)[-1].sum())
 
     return run
 
@@ -115,17 +118,17 @@ def craftax_block(n: int, steps: int) -> tuple[Block, int]:
     )
 
     def body(carry: Any, key: Any) -> Any:
-        state, folded = carry
+        state, _, seen = carry
         k_action, k_step = jax.random.split(key)
-        actions = jax.random.randint(k_action, (n,), 0, env.num_actions)
+        actions = (jax.random.randint(k_action, (n,), 0, env.num_actions) + seen) % env.num_actions
         obs, state, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
             jax.random.split(k_step, n), state, actions, params
         )
-        return (state, jnp.maximum(folded, obs)), None
+        return (state, obs, (obs[:, 30, 30, 0] * 255).astype(jnp.int32)), None
 
     @jax.jit
     def block(state: Any, key: Any) -> Any:
-        carry = (state, jnp.zeros_like(obs))
+        carry = (state, jnp.zeros_like(obs), jnp.zeros(n, jnp.int32))
         return jax.lax.scan(body, carry, jax.random.split(key, steps))[0][1]
 
     def run() -> float:
