@@ -199,6 +199,14 @@ def test_same_seed_same_policy():
     np.testing.assert_array_equal(learn(), learn())
 
 
+def test_noise_falls_as_scheduled_and_is_not_learned():
+    model = ConstrainedMaxMinPPO(Scales, noise=(0.4, 0.1), **SMALL)
+    model.learn(480)  # rollouts of 160 steps: the last one begins at two thirds of the whole
+    fallen = 320 / 480 / 0.8
+    expected = np.log(0.4) + fallen * np.log(0.1 / 0.4)
+    np.testing.assert_allclose(model.policy.log_std.detach(), np.full(3, expected), rtol=1e-5)
+
+
 def test_frozen_variables_stay_frozen():
     model = ConstrainedMaxMinPPO(
         Scales, ["info:energy>=-1@average"], update_u=False, w_init=(0.2, 0.3, 0.5),
