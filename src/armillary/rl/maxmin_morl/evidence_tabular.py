@@ -184,7 +184,7 @@ EXACTNESS = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 10, "long": 10},
+    seeds={"smoke": 1, "quick": 3, "full": 6, "long": 6},
     packages=("scipy", "highspy"),
 )
 
@@ -361,7 +361,7 @@ LEARNED_FRONT = Experiment(
         "smoke": [],
         "quick": [],
         "full": [],
-        "long": _grids(["resource-gathering"], 0.2, 0.5, 0.8),
+        "long": _grids(["resource-gathering"], 0.2, 0.5),
     },
     setup=grid_setup,
     contenders=(
