@@ -88,21 +88,13 @@ def full_weight(case: str, gamma: float) -> float:
     return (1 - gamma ** tuning.LENGTHS[case.split(",")[0]]) / (1 - gamma)
 
 
-def trained(
-    variant: Mapping[str, Any], on_building: Mapping[str, Any] | None = None
-) -> Callable[[int, Cell], dict[str, float]]:
-    """A contender: train, then play episodes with the mixture and with the last policy.
-
-    Args:
-        variant: what makes it this contender.
-        on_building: what was tuned for it on the building.
-    """
+def trained(variant: Mapping[str, Any]) -> Callable[[int, Cell], dict[str, float]]:
+    """A contender: train, then play episodes with the mixture and with the last policy."""
 
     def run(seed: int, cell: Cell) -> dict[str, float]:
         case, steps = cell.case.name, int(cell.case.x["steps"])
         limit = cell.case.x.get("limit", tuning.BUILDING_LIMIT)
-        tuned = (on_building or {}) if case.startswith("building") else {}
-        model = learner(case, seed, {**variant, **tuned}, limit)
+        model = learner(case, seed, variant, limit)
         try:
             began = time.perf_counter()
             model.learn(steps)
@@ -196,13 +188,12 @@ BUILDING = Experiment(
     cases={
         "smoke": _building(512),
         "quick": _building(4096),
-        "full": _building(200_000),
+        "full": _building(250_000),
         "long": _building(300_000),
     },
     setup=seeds_only,
     contenders=tuple(
-        Contender(name, trained(variant, tuning.TUNED[name]))
-        for name, variant in tuning.VARIANTS.items()
+        Contender(name, trained(variant)) for name, variant in tuning.VARIANTS.items()
     ),
     metrics=METRICS,
     claims=(
@@ -236,13 +227,12 @@ TIGHT = Experiment(
     cases={
         "smoke": [],
         "quick": [],
-        "full": _building(200_000, TIGHT_LIMIT),
-        "long": _building(200_000, TIGHT_LIMIT),
+        "full": _building(150_000, TIGHT_LIMIT),
+        "long": _building(150_000, TIGHT_LIMIT),
     },
     setup=seeds_only,
     contenders=tuple(
-        Contender(name, trained(tuning.VARIANTS[name], tuning.TUNED[name]))
-        for name in ("ours", "lagrangian-mean")
+        Contender(name, trained(tuning.VARIANTS[name])) for name in ("ours", "lagrangian-mean")
     ),
     metrics=METRICS,
     claims=(
@@ -310,11 +300,8 @@ HINDSIGHT = Experiment(
     cases={"smoke": [], "quick": [], "full": [], "long": _building(30_000)},
     setup=seeds_only,
     contenders=(
-        Contender("ours", trained({}, tuning.TUNED["ours"])),
-        *(
-            Contender(name, trained(variant, tuning.TUNED["lagrangian-mean"]))
-            for name, variant in fixed_weights().items()
-        ),
+        Contender("ours", trained({})),
+        *(Contender(name, trained(variant)) for name, variant in fixed_weights().items()),
     ),
     metrics=METRICS,
     claims=(
