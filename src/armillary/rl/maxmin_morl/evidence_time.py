@@ -192,7 +192,6 @@ def plain_ppo(seed: int, cell: Cell) -> Mapping[str, float]:
     from stable_baselines3 import PPO
 
     env, settings = _scalar_buildings()
-    settings["policy_kwargs"] = dict(settings["policy_kwargs"])
     model = PPO("MlpPolicy", env, seed=seed, device="cpu", **settings)
     model.learn(int(cell.case.x["steps"]))
     return {"checksum": float(model.num_timesteps)}
@@ -245,6 +244,9 @@ def _scalar_buildings() -> tuple[Any, dict[str, Any]]:
             return seen, rewards.mean(axis=1), dones, infos
 
     settings = tuning.building()
+    first, _ = settings.pop("noise")
+    del settings["eta_w"]
+    settings["policy_kwargs"] = {"log_std_init": float(np.log(first))}
     return Mean(BuildingZonesVector(tuning.BUILDING_ENVS, stagger=True)), settings
 
 
