@@ -151,6 +151,7 @@ def test_resource_gathering_is_mo_gymnasiums():
     assert compared > 300
 
 
+@pytest.mark.slow
 def test_four_rooms_end_at_the_goal():
     mdp = four_rooms(0.5)
     assert mdp.states > 2000

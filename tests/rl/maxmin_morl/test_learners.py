@@ -148,7 +148,7 @@ def trained():
         Scales, ["info:energy>=-1.5@average"], gamma=0.9, learning_rate=5e-3, warmup=0.0,
         gae_lambda=0.5, seed=0, n_envs=8, n_steps=20, batch_size=80, n_epochs=4,
     )  # fmt: skip
-    model.learn(12_000)
+    model.learn(8000)
     return model
 
 
@@ -216,6 +216,7 @@ def test_frozen_variables_stay_frozen():
     np.testing.assert_allclose(model.dual.weights(), [0.2, 0.3, 0.5, 0.0])
 
 
+@pytest.mark.slow
 def test_discrete_actions_and_the_smoothed_gradient_learn_too():
     model = ConstrainedMaxMinPPO(
         lambda: Scales(discrete=True), [], gradient="smoothing", warmup=0.0, gamma=0.9,
