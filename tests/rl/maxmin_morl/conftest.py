@@ -32,7 +32,14 @@ class Scales(gymnasium.Env):
     cut off after 20 steps.
     """
 
-    def __init__(self, nan_at: int | None = None, discrete: bool = False, states: int = 0) -> None:
+    def __init__(
+        self,
+        nan_at: int | None = None,
+        discrete: bool = False,
+        states: int = 0,
+        unit: float = 1.0,
+    ) -> None:
+        self.unit = np.array([1.0, 1.0, unit])  # of the third objective
         self.observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
         if states:
             self.observation_space = gymnasium.spaces.Discrete(states)
@@ -54,7 +61,7 @@ class Scales(gymnasium.Env):
     def step(self, action):
         self.t += 1
         a = np.eye(3)[int(action)] if self.discrete else np.asarray(action, dtype=float)
-        reward = 1.0 + a * np.array([1.0, 0.5, 0.25])
+        reward = self.unit * (1.0 + a * np.array([1.0, 0.5, 0.25]))
         if self.nan_at is not None and self.t == self.nan_at:
             reward[1] = np.nan
         return self._see(), reward, False, self.t >= 20, {"energy": -float(np.abs(a).sum())}

@@ -155,6 +155,35 @@ def test_unknown_settings_are_refused():
         ConstrainedMaxMinPPO(Scales, scale=(1.0,))
 
 
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [((0.3,), "two positive numbers"), ((0.3, 0.0), "two positive numbers")],
+)
+def test_noise_that_is_none_is_refused(noise, message):
+    with pytest.raises(ValueError, match=message):
+        ConstrainedMaxMinPPO(Scales, noise=noise)
+
+
+def test_noise_is_of_continuous_actions():
+    with pytest.raises(ValueError, match="continuous actions"):
+        ConstrainedMaxMinPPO(lambda: Scales(discrete=True), noise=(0.3, 0.1))
+
+
+def test_learners_warn_of_objectives_of_different_size():
+    def learn(**settings):
+        model = ConstrainedMaxMinPPO(
+            lambda: Scales(unit=50.0), n_envs=1, n_steps=20, n_epochs=1, warmup=0.0, seed=0,
+            **settings,
+        )  # fmt: skip
+        return model.learn(40)
+
+    with pytest.warns(ScaleWarning, match="sizes of the objectives differ"):
+        learn()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ScaleWarning)
+        learn(scale=(1.0, 1.0, 50.0))
+
+
 def test_limits_out_of_reach_stop_the_learner_with_its_safest_policy():
     # Energy is never above 0, so that +5 a step is out of reach.
     model = ConstrainedMaxMinPPO(

@@ -151,6 +151,7 @@ def test_resource_gathering_is_mo_gymnasiums():
     assert compared > 300
 
 
+@pytest.mark.slow
 def test_four_rooms_end_at_the_goal():
     mdp = four_rooms(0.5)
     assert mdp.states > 2000
@@ -161,7 +162,8 @@ def test_four_rooms_end_at_the_goal():
 
 def test_energy_hopper_passes_the_checker():
     pytest.importorskip("mujoco")
-    env = gymnasium.make(f"{HOME}:armillary/EnergyHopper-v0", disable_env_checker=True)
+    name = f"{HOME}:armillary/EnergyHopper-v0"
+    env = checked(gymnasium.make(name, disable_env_checker=True).unwrapped)
     env.reset(seed=0)
     action = np.array([0.5, -0.5, 1.0], dtype=np.float32)
     _, reward, *_, info = env.step(action)

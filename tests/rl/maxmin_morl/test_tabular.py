@@ -65,7 +65,7 @@ def test_three_unequal_objectives_with_two_limits():
     assert found.J[0] >= t / 0.5 - 1e-6
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 @given(st.integers(0, 10_000), st.integers(2, 4), st.integers(1, 2))
 def test_bundle_is_the_linear_programme_and_proves_it(seed, objectives, limits):
     mdp = garnet(12, 3, 3, objectives, limits, gamma=0.8, seed=seed)

@@ -8,7 +8,12 @@ whole training run anew; on the two grids, which are fixed, it is the limit.
 from __future__ import annotations
 
 from armillary.evidence.shapes import Experiment
-from armillary.rl.maxmin_morl.evidence_deep import BUILDING, HINDSIGHT, OTHER_TASKS
+from armillary.rl.maxmin_morl.evidence_deep import (
+    BUILDING,
+    HINDSIGHT,
+    OTHER_TASKS,
+    TIGHT,
+)
 from armillary.rl.maxmin_morl.evidence_tabular import (
     EXACTNESS,
     FRONT,
@@ -31,6 +36,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     SCALING,
     BESIDE_PROGRAMME,
     BUILDING,
+    TIGHT,
     HINDSIGHT,
     OTHER_TASKS,
     GRADIENT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,8 +29,8 @@ BASELINES = ("uniform-weights", "lagrangian-mean", "unlimited", "smoothing")
 #: A policy counts as keeping its limit while it misses it by at most this share of its size.
 TOLERANCE = 0.05
 EPISODES = 20
-#: The published limit on the building's energy, and one that is tighter by a third.
-LIMITS = (tuning.BUILDING_LIMIT, -120.0)
+#: A limit on the building's energy that is tighter than the published one by a third.
+TIGHT_LIMIT = -120.0
 
 
 def seeds_only(cell: Cell) -> int:
@@ -53,7 +54,7 @@ def learner(
     if case.startswith("building"):
         env = BuildingZonesVector(tuning.BUILDING_ENVS, stagger=True)
         limits = [f"info:energy>={limit:g}@discounted"]
-        return ConstrainedMaxMinPPO(env, limits, seed=seed, **tuning.building(), **variant)
+        return ConstrainedMaxMinPPO(env, limits, seed=seed, **{**tuning.building(), **variant})
     if case == "hopper, sac":
         return ConstrainedMaxMinSAC(
             EnergyHopper, [tuning.HOPPER_LIMIT], seed=seed, learning_starts=1000, **variant
@@ -62,16 +63,29 @@ def learner(
         limits = [tuning.HOPPER_LIMIT]
         return ConstrainedMaxMinPPO(EnergyHopper, limits, seed=seed, **tuning.hopper(), **variant)
     limits = [tuning.TRAFFIC_LIMIT]
+    crossing = functools.partial(TrafficCO2, rates=tuning.TRAFFIC_RATES)
     return ConstrainedMaxMinPPO(
-        TrafficCO2, limits, seed=seed, processes=True, **tuning.traffic(), **variant
+        crossing, limits, seed=seed, processes=True, **tuning.traffic(), **variant
     )
 
 
 def judge(case: str, model: Any) -> Any:
-    """Where the learned policy is evaluated: fresh copies, on episodes of their own seed."""
-    from armillary.rl.maxmin_morl.envs.building import BuildingZonesVector
+    """Where the learned policy is evaluated, on episodes of their own seed.
 
-    return BuildingZonesVector(EPISODES) if case.startswith("building") else model.env.venv
+    Fresh copies, but for traffic, whose simulations are those it learned in, begun anew.
+    """
+    from armillary.rl.maxmin_morl.envs.building import BuildingZonesVector
+    from armillary.rl.maxmin_morl.envs.hopper import EnergyHopper
+    from armillary.rl.maxmin_morl.vector_env import LocalVecEnv
+
+    if case.startswith("building"):
+        return BuildingZonesVector(EPISODES)
+    return LocalVecEnv([EnergyHopper] * 2) if case.startswith("hopper") else model.env.venv
+
+
+def full_weight(case: str, gamma: float) -> float:
+    """Discounted weight of an episode that lasts: a step that one did not live to see counts 0."""
+    return (1 - gamma ** tuning.LENGTHS[case.split(",")[0]]) / (1 - gamma)
 
 
 def trained(variant: Mapping[str, Any]) -> Callable[[int, Cell], dict[str, float]]:
@@ -91,8 +105,9 @@ def trained(variant: Mapping[str, Any]) -> Callable[[int, Cell], dict[str, float
                 report = model.evaluate(
                     EPISODES, judge(case, model), policy=policy, seed=100_000 + seed
                 )
-                found[f"worst{suffix}"] = float(report.per_step.min())
-                found[f"mean{suffix}"] = float(report.per_step.mean())
+                reached = report.J / full_weight(case, model.gamma)
+                found[f"worst{suffix}"] = float(reached.min())
+                found[f"mean{suffix}"] = float(reached.mean())
                 found[f"violation{suffix}"] = report.violation
                 found[f"violation_rate{suffix}"] = float(report.violation_rate.mean())
             return found
@@ -154,14 +169,6 @@ def _building(steps: int, *limits: float) -> list[Case]:
     ]
 
 
-def published(case: Case) -> bool:
-    return case.x.get("limit") == tuning.BUILDING_LIMIT
-
-
-def tight(case: Case) -> bool:
-    return not published(case)
-
-
 def _others(hopper: int, traffic: int, sac: int = 0) -> list[Case]:
     mujoco, sumo = Need("extra", "mujoco", PEERS), Need("extra", "libsumo", PEERS)
     cases = [
@@ -180,9 +187,9 @@ BUILDING = Experiment(
     title="Comfort of three floors under a limit on energy",
     cases={
         "smoke": _building(512),
-        "quick": _building(8192),
-        "full": _building(100_000, *LIMITS),
-        "long": _building(400_000, *LIMITS),
+        "quick": _building(4096),
+        "full": _building(250_000),
+        "long": _building(300_000),
     },
     setup=seeds_only,
     contenders=tuple(
@@ -207,26 +214,44 @@ BUILDING = Experiment(
             "comfort of the best baseline that keeps the limit (uniform weights, a Lagrangian on "
             "the mean, max-min without limits, with the critic's gradient or by smoothing).",
             paper="Reports the best worst floor among methods that keep the limit.",
-            conditions=(
-                Condition(
-                    Stat("worst", fn=lambda table: over_best_feasible(table.where(published))),
-                    at_least=1.10,
-                ),
-            ),
+            conditions=(Condition(Stat("worst", fn=over_best_feasible), at_least=1.10),),
         ),
+    ),
+    seeds={"smoke": 1, "quick": 1, "full": 4, "long": 3},
+    packages=("torch", "stable-baselines3", "sustaingym"),
+)
+
+TIGHT = Experiment(
+    id="tight-building",
+    title="The building under a limit that is tighter by a third",
+    cases={
+        "smoke": [],
+        "quick": [],
+        "full": _building(150_000, TIGHT_LIMIT),
+        "long": _building(150_000, TIGHT_LIMIT),
+    },
+    setup=seeds_only,
+    contenders=tuple(
+        Contender(name, trained(tuning.VARIANTS[name])) for name in ("ours", "lagrangian-mean")
+    ),
+    metrics=METRICS,
+    claims=(
         Claim(
             id="tight-building-is-fairer",
-            statement="So it has at a limit that is tighter by a third (-120).",
+            statement="At a limit that is tighter by a third (-120) it keeps the limit, and its "
+            "worst floor has at least 1.10 times the comfort that a Lagrangian on the mean gives, "
+            "the one baseline with a price for the limit.",
             paper="Reports one limit.",
             conditions=(
+                _kept(),
                 Condition(
-                    Stat("worst", fn=lambda table: over_best_feasible(table.where(tight))),
+                    Stat("worst", over=("lagrangian-mean",), form="ratio", pool="geomean"),
                     at_least=1.10,
                 ),
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 1, "full": 4, "long": 5},
+    seeds={"smoke": 1, "quick": 1, "full": 4, "long": 3},
     packages=("torch", "stable-baselines3", "sustaingym"),
 )
 
@@ -237,7 +262,7 @@ OTHER_TASKS = Experiment(
         "smoke": [],
         "quick": [],
         "full": [],
-        "long": _others(100_000, 20_000),
+        "long": _others(80_000, 18_000, 4000),
     },
     setup=seeds_only,
     contenders=tuple(
@@ -272,7 +297,7 @@ OTHER_TASKS = Experiment(
 HINDSIGHT = Experiment(
     id="fixed-weights",
     title="One run against 21 runs with fixed weights, the best chosen in hindsight",
-    cases={"smoke": [], "quick": [], "full": [], "long": _building(50_000)},
+    cases={"smoke": [], "quick": [], "full": [], "long": _building(30_000)},
     setup=seeds_only,
     contenders=(
         Contender("ours", trained({})),
@@ -282,7 +307,7 @@ HINDSIGHT = Experiment(
     claims=(
         Claim(
             id="one-run-for-many",
-            statement="On the building, at a third of the steps, one run reaches at least 0.95 of "
+            statement="On the building, after 30 000 steps, one run reaches at least 0.95 of "
             "the worst floor of the best of 21 fixed weights with a learnt price, in hindsight.",
             paper="Does not compare with a grid of weights.",
             conditions=(

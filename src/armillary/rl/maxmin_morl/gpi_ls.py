@@ -43,8 +43,8 @@ def main(steps: int, gamma: float, seed: int) -> None:
         learning_rate=0.3,
         gamma=gamma,
         initial_epsilon=1.0,
-        final_epsilon=0.05,
-        epsilon_decay_steps=steps // 10,
+        final_epsilon=0.1,
+        epsilon_decay_steps=steps,  # over all iterations: a tenth of them finds no gold at all
         weight_selection_algo="gpi-ls",
         use_gpi_policy=True,
         epsilon_ols=0.0,

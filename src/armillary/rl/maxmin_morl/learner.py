@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import json
 import os
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ from armillary.rl.maxmin_morl.constraints import Constraint, Signals
 from armillary.rl.maxmin_morl.dual_ascent import DualStep, DualVariables
 from armillary.rl.maxmin_morl.fairness import FairnessReport, in_units, summarise
 from armillary.rl.maxmin_morl.linear_program import InfeasibleConstraints
+from armillary.rl.maxmin_morl.mdp import ScaleWarning
 from armillary.rl.maxmin_morl.returns import Episodes
 from armillary.rl.maxmin_morl.vector_env import SignalVecEnv, make_vec_env, reward_dim
 
@@ -175,8 +177,23 @@ class MaxMinLearner(abc.ABC):
                     f"{constraint.threshold * ratio:.4g} (times {ratio:.4g}); it is compared plain"
                 )
 
+    def _warn_of_sizes(self) -> None:
+        """Objectives of very different size make the smallest the worst whatever is done."""
+        sizes = self._size[: self._K]
+        if sizes.min() > 1e-6 and sizes.max() > 10 * sizes.min():
+            proposed = [float(f"{size / sizes.min():.3g}") for size in sizes]
+            warnings.warn(
+                f"sizes of the objectives differ by a factor of {sizes.max() / sizes.min():.3g}: "
+                f"the worst one will be that of the smallest unit. Give scale={proposed}, or "
+                "what a unit of each is worth",
+                ScaleWarning,
+                stacklevel=2,
+            )
+
     def _dual_step(self, J: np.ndarray) -> None:
         """Move (w, u) on estimated returns; remember the policy; count steps out of reach."""
+        if not self.dual_history:
+            self._warn_of_sizes()
         slack, size = self._slack(J)
         self.dual.step(J[: self._K], slack, float(self._size[: self._K].mean()), size)
         self.dual_history.append(

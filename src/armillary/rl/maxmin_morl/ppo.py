@@ -25,6 +25,9 @@ from armillary.rl.maxmin_morl.smoothing import SmoothedGradient
 from armillary.rl.maxmin_morl.value_scale import ValueScale
 
 _OWN = set(MaxMinSettings.__dataclass_fields__)
+#: Share of the steps after which noise has fallen: the dual settles at the last one, and so the
+#: mixture of late policies is of one noise.
+SETTLED = 0.8
 
 
 class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
@@ -37,6 +40,9 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         n_envs: copies of the environment, where it can be copied.
         processes: one process a copy.
         n_steps, batch_size, n_epochs, ...: of Stable-Baselines3's PPO.
+        noise: standard deviation of continuous actions at first and from four fifths of the steps
+            on, between which it falls geometrically; None lets it be learned. Where a limit is on
+            the actions themselves, noise that never falls uses it up.
         **kwargs: of `MaxMinSettings`, and of Stable-Baselines3's PPO.
 
     Raises:
@@ -57,10 +63,12 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         ent_coef: float = 0.0,
+        noise: tuple[float, float] | None = None,
         policy_kwargs: dict[str, Any] | None = None,
         device: str = "cpu",
         **kwargs: Any,
     ) -> None:
+        self.noise = _checked_noise(noise)
         settings = MaxMinSettings(**{k: kwargs.pop(k) for k in list(kwargs) if k in _OWN})
         wrapped = self._prepare(env, constraints, settings, n_envs, processes)
         self._own_policy_kwargs = dict(policy_kwargs or {})
@@ -82,6 +90,10 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
             device=device,
             **kwargs,
         )  # fmt: skip
+        if self.noise is not None:
+            if not isinstance(self.action_space, spaces.Box):
+                raise ValueError(f"noise={noise} is of continuous actions: {self.action_space}")
+            self.policy.log_std.requires_grad_(False)  # pyright: ignore
         self._rng = np.random.default_rng(self.seed)
         self.value_scale = ValueScale(self.signals.size, gamma)
         self._terminated = False
@@ -120,6 +132,7 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
                 self.episodes.partial(np.arange(self.n_envs) > 0)
         self.policy.set_training_mode(False)
         self._observe(rollout_buffer)
+        self._anneal_noise()
         rollout_buffer.reset()
         callback.on_rollout_start()
         totals = np.zeros(self.signals.size)
@@ -162,6 +175,15 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         if rollout_buffer.full:
             seen = rollout_buffer.swap_and_flatten(rollout_buffer.observations)
             self.policy.observe(obs_as_tensor(seen, self.device))
+
+    def _anneal_noise(self) -> None:
+        """Bring the spread of actions to where its schedule has it."""
+        if self.noise is None:
+            return
+        first, last = self.noise
+        done = min(self.num_timesteps / max(self._total_timesteps * SETTLED, 1), 1.0)
+        with torch.no_grad():
+            self.policy.log_std.fill_((1 - done) * np.log(first) + done * np.log(last))  # pyright: ignore
 
     def _after_truncation(self, infos: Sequence[dict[str, Any]], dones: np.ndarray) -> np.ndarray:
         """gamma V(s') where an episode was cut off: truncation is not termination."""
@@ -226,6 +248,14 @@ class ConstrainedMaxMinPPO(MaxMinLearner, PPO):
         if self._terminated:
             horizon *= 1 - self.gamma ** float(np.mean(self.episodes.lengths or [1]))
         self.value_scale.follow(self.policy.value_net, self._mean, buffer.returns, horizon)
+
+
+def _checked_noise(noise: tuple[float, float] | None) -> tuple[float, float] | None:
+    if noise is None:
+        return None
+    if len(noise) != 2 or not all(np.isfinite(n) and n > 0 for n in noise):
+        raise ValueError(f"noise={noise}: give two positive numbers, the first and the last one")
+    return float(noise[0]), float(noise[1])
 
 
 def _staggered(env: Any) -> bool:
