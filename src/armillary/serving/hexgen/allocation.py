@@ -150,7 +150,7 @@ def _model(problem: Problem, *, integer: bool):  # noqa: ANN202 (the solver's ow
     columns = problem.columns
     n = len(columns)
     model = highspy.Highs()
-    model.setOptionValue("output_flag", False)
+    model.silent()
     model.setOptionValue("threads", 1)
     infinity = highspy.kHighsInf
     budget = problem.budget is not None

@@ -328,7 +328,7 @@ def _too_small(problem: Problem, catalog: Catalog, rate: float | None, rho: floa
 
 def cheapest(problem: Problem) -> float | None:
     """Price of an hour of the cheapest fleet that serves any request."""
-    tiny = Problem(problem.columns, problem.inventory, problem.kv_bytes, rate=1e-6)
+    tiny = Problem(problem.columns, problem.inventory, problem.kv_bytes, rate=0.01)
     found = allocation.solve(tiny)
     return None if found is None else found.price
 

@@ -68,6 +68,12 @@ class StepTimes:
         """(tokens + 1,) all that depends on the number of tokens alone."""
         return self.shape.layers * (self.attention + self.ffn) + self.overhead
 
+    @functools.cached_property
+    def plain(self) -> tuple[list[float], ...]:
+        """linear, head, base, slope and prompt as lists: one element of a list is read faster."""
+        arrays = (self.linear, self.head, self.base, self.slope, self.prompt)
+        return tuple(array.tolist() for array in arrays)
+
     def decode(self, batch: NDArray[np.int64] | int, context: Floats | float) -> Floats:
         """Seconds of a decode step of ``batch`` requests, ``context`` tokens in all."""
         line = self.base[batch] + self.slope[batch] * context
