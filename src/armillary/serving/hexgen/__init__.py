@@ -1,10 +1,14 @@
-"""Hexgen: one sentence on what it gives.
+"""Hexgen: the fleet of mixed GPUs that serves a language model for the least money.
 
-    from armillary.serving.hexgen import Hexgen
+    from armillary.serving.hexgen import Catalog, Slo, Workload, plan, simulate
 
-    location = Hexgen().fit(samples).location_
+    workload = Workload.from_csv("trace.csv")
+    fleet = plan("Qwen/Qwen3-30B-A3B", Catalog.load(), workload, Slo(2.0, 50.0), rate=workload.rate)
+    fleet.describe(), fleet.price, fleet.gap          # a certificate, not a guess
+    simulate(fleet, workload).summary()               # what it serves, request by request
 
-Source: the paper's title, authors, venue.
+Source: "HexGen-3: A Fully Disaggregated LLM Serving Framework with Fine-Grained Heterogeneous
+Resource Autoscaling", ICML 2026.
 """
 
 from __future__ import annotations
@@ -14,10 +18,44 @@ from typing import TYPE_CHECKING
 from armillary.lazy import attach
 
 if TYPE_CHECKING:
-    from armillary.serving.hexgen.estimator import Hexgen as Hexgen
+    from armillary.serving.hexgen.catalog import Catalog as Catalog
+    from armillary.serving.hexgen.catalog import Gpu as Gpu
+    from armillary.serving.hexgen.catalog import UnknownGpuError as UnknownGpuError
+    from armillary.serving.hexgen.closing import close_loop as close_loop
+    from armillary.serving.hexgen.closing import compare as compare
+    from armillary.serving.hexgen.closing import sustained as sustained
+    from armillary.serving.hexgen.model_shape import ModelShape as ModelShape
+    from armillary.serving.hexgen.optables import OpTable as OpTable
+    from armillary.serving.hexgen.planner import InfeasibleError as InfeasibleError
+    from armillary.serving.hexgen.planner import Plan as Plan
+    from armillary.serving.hexgen.planner import plan as plan
+    from armillary.serving.hexgen.simulator import Failure as Failure
+    from armillary.serving.hexgen.simulator import SimResult as SimResult
+    from armillary.serving.hexgen.simulator import simulate as simulate
+    from armillary.serving.hexgen.steptimes import PhysicalityError as PhysicalityError
+    from armillary.serving.hexgen.traces import Slo as Slo
+    from armillary.serving.hexgen.traces import Workload as Workload
 
-_HOMES = {"Hexgen": "estimator"}
+_HOMES = {
+    "Catalog": "catalog",
+    "Failure": "simulator",
+    "Gpu": "catalog",
+    "InfeasibleError": "planner",
+    "ModelShape": "model_shape",
+    "OpTable": "optables",
+    "PhysicalityError": "steptimes",
+    "Plan": "planner",
+    "SimResult": "simulator",
+    "Slo": "traces",
+    "UnknownGpuError": "catalog",
+    "Workload": "traces",
+    "close_loop": "closing",
+    "compare": "closing",
+    "plan": "planner",
+    "simulate": "simulator",
+    "sustained": "closing",
+}
 
 __all__ = list(_HOMES)
 
-__getattr__ = attach(__name__, _HOMES, slug="hexgen")
+__getattr__ = attach(__name__, _HOMES, slug="hexgen", extra="serving")

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from armillary.serving.hexgen.columns import Column
+from armillary.serving.hexgen.optables import Floats
 
 #: Most requests a second that one column is taken to carry: keeps the programme well scaled.
 MOST = 1e5
@@ -109,87 +110,87 @@ def fits(problem: Problem, counts: Sequence[int]) -> bool:
 
 
 def solve(problem: Problem, time_limit: float = 10.0, gap: float = 1e-6) -> Allocation | None:
-    """The best allocation, or None if nothing is feasible."""
-    model = _model(problem, integer=True)
-    model.setOptionValue("time_limit", float(time_limit))
-    model.setOptionValue("mip_rel_gap", gap)
-    model.run()
-    status = str(model.getModelStatus())
-    info = model.getInfo()
-    if "Infeasible" in status or info.primal_solution_status == 0:
+    """The best allocation (HiGHS), or None if nothing is feasible."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    rows = _rows(problem)
+    n = len(problem.columns)
+    found = milp(
+        rows.cost, integrality=np.r_[np.ones(n), np.zeros(2)], bounds=Bounds(0.0, rows.most),
+        constraints=LinearConstraint(rows.matrix, -np.inf, rows.limit),
+        options={"time_limit": float(time_limit), "mip_rel_gap": gap},
+    )  # fmt: skip
+    if found.x is None:
         return None
-    values = np.array(model.getSolution().col_value)
-    counts = tuple(int(round(v)) for v in values[: len(problem.columns)])
+    counts = tuple(round(v) for v in found.x[:n])
     whole, agg = throughput_of(problem, counts)
     price = price_of(problem, counts)
     value = whole if problem.budget is not None else price
-    bound = abs(float(info.mip_dual_bound))
+    bound = abs(float(found.mip_dual_bound))
     return Allocation(
-        counts, whole, price, bound, abs(bound - value) / max(value, 1e-12),
-        "TimeLimit" in status, agg / whole if whole > 0 else 0.0,
+        counts, whole, price, bound, abs(bound - value) / max(value, 1e-12), found.status == 1,
+        agg / whole if whole > 0 else 0.0,
     )  # fmt: skip
 
 
 def shadow_prices(problem: Problem) -> dict[str, float]:
     """What one more GPU of each type is worth in the linear relaxation.
 
-    Requests a second (budget form) or price of an hour saved (rate form).
+    Requests a second (budget form) or price of an hour saved (rate form). Counts are not bounded by
+    the inventory one by one here, only in all, so that the whole worth stands in its row.
     """
-    model = _model(problem, integer=False)
-    model.run()
-    dual = np.array(model.getSolution().row_dual)
-    start = 5 if problem.kv_bytes > 0 else 4
-    return {
-        gpu: abs(float(dual[start + i])) for i, gpu in enumerate(sorted(problem.inventory))
-    }
+    from scipy.optimize import linprog
+
+    rows = _rows(problem)
+    found = linprog(rows.cost, A_ub=rows.matrix, b_ub=rows.limit, bounds=(0, None))
+    if found.x is None:
+        return dict.fromkeys(sorted(problem.inventory), 0.0)
+    dual = dict(zip(rows.names, found.ineqlin.marginals.tolist(), strict=True))
+    return {gpu: abs(dual[f"inventory {gpu}"]) for gpu in sorted(problem.inventory)}
 
 
-def _model(problem: Problem, *, integer: bool):  # noqa: ANN202 (the solver's own type is lazy)
-    import highspy
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """min cost·x with matrix·x ≤ limit, 0 ≤ x ≤ most; x = (n_1 … n_J, λ_agg, λ_dis)."""
 
+    cost: Floats
+    matrix: Floats
+    limit: Floats
+    most: Floats
+    names: tuple[str, ...]
+
+
+def _rows(problem: Problem) -> _Rows:
     columns = problem.columns
     n = len(columns)
-    model = highspy.Highs()
-    model.silent()
-    model.setOptionValue("threads", 1)
-    infinity = highspy.kHighsInf
-    budget = problem.budget is not None
-    for column in columns:
-        most = min(problem.inventory.get(g, 0) // u for g, u in column.use)
-        model.addVar(0.0, float(most))
-    model.addVar(0.0, infinity)  # λ_agg
-    model.addVar(0.0, infinity)  # λ_dis
-    cost = [0.0 if budget else c.price for c in columns] + ([-1.0, -1.0] if budget else [0.0, 0.0])
-    for j, value in enumerate(cost):
-        model.changeColCost(j, value)
-    if integer:
-        for j in range(n):
-            model.changeColIntegrality(j, highspy.HighsVarType.kInteger)
+    capacity = np.array([problem.capacity(c) for c in columns])
+    price = np.array([c.price for c in columns])
+    kinds = np.array([c.kind for c in columns])
+    rows: list[tuple[str, Floats, float]] = []
 
-    def row(low: float, high: float, entries: Mapping[int, float]) -> None:
-        kept = {j: v for j, v in entries.items() if v != 0}
-        index, value = list(kept), list(kept.values())
-        model.addRow(low, high, len(index), np.array(index, np.int32), np.array(value, float))
+    def carried(kind: str, members: Floats, share: int) -> None:
+        row = np.zeros(n + 2)
+        row[:n] = -members
+        row[n + share] = 1.0
+        rows.append((kind, row, 0.0))
 
-    def carried(kinds: tuple[str, ...], share: int) -> dict[int, float]:
-        found = {
-            j: problem.capacity(c) for j, c in enumerate(columns) if c.kind in kinds
-        }
-        return {**found, share: -1.0}
-
-    row(0.0, infinity, carried(("agg",), n))
-    row(0.0, infinity, carried(("pre",), n + 1))
-    row(0.0, infinity, carried(("dec", "afd"), n + 1))
-    least = 0.0 if budget else float(problem.rate or 0.0)
-    row(least, infinity, {n: 1.0, n + 1: 1.0})
+    carried("agg", capacity * (kinds == "agg"), 0)
+    carried("pre", capacity * (kinds == "pre"), 1)
+    carried("dec", capacity * np.isin(kinds, ("dec", "afd")), 1)
     if problem.kv_bytes > 0:  # in units of requests a second
-        link = {
-            j: c.kv_bandwidth / problem.kv_bytes for j, c in enumerate(columns) if c.kind == "pre"
-        }
-        row(0.0, infinity, {**link, n + 1: -1.0})
+        link = np.array([c.kv_bandwidth for c in columns]) / problem.kv_bytes
+        carried("link", link * (kinds == "pre"), 1)
     for gpu in sorted(problem.inventory):
-        use = {j: float(dict(c.use).get(gpu, 0)) for j, c in enumerate(columns)}
-        row(-infinity, float(problem.inventory[gpu]), use)
+        use = np.array([float(dict(c.use).get(gpu, 0)) for c in columns])
+        rows.append((f"inventory {gpu}", np.r_[use, 0.0, 0.0], float(problem.inventory[gpu])))
     if problem.budget is not None:
-        row(-infinity, float(problem.budget), {j: c.price for j, c in enumerate(columns)})
-    return model
+        rows.append(("budget", np.r_[price, 0.0, 0.0], float(problem.budget)))
+        cost = np.r_[np.zeros(n), -1.0, -1.0]
+    else:
+        rows.append(("rate", np.r_[np.zeros(n), -1.0, -1.0], -float(problem.rate or 0.0)))
+        cost = np.r_[price, 0.0, 0.0]
+    most = [float(min(problem.inventory.get(g, 0) // u for g, u in c.use)) for c in columns]
+    return _Rows(
+        cost, np.stack([row for _, row, _ in rows]), np.array([limit for *_, limit in rows]),
+        np.array([*most, np.inf, np.inf]), tuple(name for name, *_ in rows),
+    )  # fmt: skip

@@ -5,8 +5,27 @@ from armillary.catalog import Card, Paper
 CARD = Card(
     slug="hexgen",
     field="serving",
-    title="A few words",
-    gift="One line: what a user gains.",
-    paper=Paper(title="The paper's title", authors="Its authors", venue="ICML 2026"),
-    claims=("lower-error",),
+    title="LLM serving on the cheapest mix of GPUs: plan, simulate, autoscale",
+    gift="Plan a fleet of mixed GPUs for your traffic, and see in a simulator what it serves.",
+    paper=Paper(
+        "HexGen-3: A Fully Disaggregated LLM Serving Framework with Fine-Grained Heterogeneous "
+        "Resource Autoscaling",
+        "the HexGen-3 authors",
+        "ICML 2026",
+    ),
+    claims=(
+        "plan-is-optimal",
+        "never-below-the-annealer",
+        "static-gain",
+        "static-gain-dense",
+        "over-best-homogeneous",
+        "not-below-heterogeneous-pd",
+        "operator-split-gain",
+        "static-gain-list",
+        "simulator-speed",
+        "simulator-growth",
+    ),
+    extra="serving",
+    modules=("pandas", "pyarrow", "yaml", "aiconfigurator_core"),
+    peers_extra="serving-peers",
 )

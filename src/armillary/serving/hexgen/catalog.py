@@ -153,9 +153,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _books(content: dict[str, Any], path: str | Path) -> dict[str, Any]:
     books = content.get("books") or {}
     currencies = {str(b.get("currency", "USD")) for b in books.values()}
-    currencies |= {
-        str(e["currency"]) for e in content["gpus"].values() if e and "currency" in e
-    }
+    currencies |= {str(e["currency"]) for e in content["gpus"].values() if e and "currency" in e}
     if len(currencies) > 1:
         raise ValueError(
             f"{Path(path).name}: prices in {sorted(currencies)}: one currency only, convert them"
@@ -163,9 +161,7 @@ def _books(content: dict[str, Any], path: str | Path) -> dict[str, Any]:
     return books
 
 
-def _merged(
-    name: str, entry: Any, known: Mapping[str, Any], path: str | Path
-) -> dict[str, Any]:
+def _merged(name: str, entry: Any, known: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
     entry = dict(entry or {})
     if name in known:
         return {**known[name], **entry}

@@ -223,7 +223,7 @@ def _replica(times: StepTimes, kind: str, **values: float) -> Column:
 
 def _feasible_batches(times: StepTimes, demand: Demand) -> NDArray[np.int64]:
     room = times.kv_tokens / (demand.context + demand.context_sd / 4)
-    return _BATCHES[_BATCHES <= max(1, min(MAX_BATCH, int(room)))]
+    return _BATCHES[max(1, min(MAX_BATCH, int(room))) >= _BATCHES]
 
 
 def _agg(

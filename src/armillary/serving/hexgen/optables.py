@@ -237,7 +237,8 @@ def _folder(table: str) -> Path:
     import importlib.util
 
     spec = importlib.util.find_spec("aiconfigurator_core")
-    assert spec is not None and spec.submodule_search_locations
+    assert spec is not None
+    assert spec.submodule_search_locations
     return Path(next(iter(spec.submodule_search_locations))) / "systems" / "data" / table
 
 
@@ -343,9 +344,7 @@ def _decode(path: Path) -> dict[tuple[int, ...], list[tuple[int, Floats, Floats]
 
 def _moe(path: Path) -> dict[tuple[int, ...], tuple[Floats, Floats]]:
     names = ["hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size"]
-    rows = _columns(
-        path, [*names, "num_tokens", "distribution", "latency"], moe_dtype="bfloat16"
-    )
+    rows = _columns(path, [*names, "num_tokens", "distribution", "latency"], moe_dtype="bfloat16")
     found: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
     for skew in reversed(_SKEW):  # the most uneven one that was measured stays
         kept = np.flatnonzero(rows["distribution"] == skew)

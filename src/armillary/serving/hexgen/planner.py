@@ -222,9 +222,7 @@ def plan(
     if not _complete(columns):
         raise InfeasibleError(_why(shape, catalog, workload, slo, modes))
     kv = float(workload.inputs.mean()) * shape.kv_bytes
-    problem = Problem(
-        columns, inventory, kv, budget_per_hour, None if rate is None else rate / rho
-    )
+    problem = Problem(columns, inventory, kv, budget_per_hour, None if rate is None else rate / rho)
     if solver == "anneal":
         from armillary.serving.hexgen.annealer import anneal
 
@@ -282,9 +280,7 @@ def _why(
             tp = max(degrees, default=1)
             need = shape.params * BYTES + demand.context * shape.kv_bytes
             missing = need - (gpu.memory * MEMORY_SHARE - RUNTIME_BYTES) * tp
-            later = [
-                d for d in DEGREES if d > tp and kv_room(shape, gpu, d, shape.params) > 0
-            ]
+            later = [d for d in DEGREES if d > tp and kv_room(shape, gpu, d, shape.params) > 0]
             hint = f", or tp {later[0]}" if later else ""
             lines.append(f"{gpu.name} (tp {tp}): {missing / 1e9:.1f} GB missing{hint}")
             continue
@@ -352,7 +348,7 @@ def _column_json(column: Column) -> dict[str, Any]:
 
 
 def _column_from(entry: Mapping[str, Any], shape: ModelShape, catalog: Catalog) -> Column:
-    def replica(name: str, tp: int):  # noqa: ANN202
+    def replica(name: str, tp: int):
         times = step_times(shape, catalog[name], tp)
         if times is None:
             raise ValueError(f"plan: {shape.name} cannot be split over {tp} x {name}")
