@@ -102,8 +102,7 @@ class Replica:
             return self._go_on()
         if self.pending is not None or len(self.waiting) > 1 or not self._room(request):
             return None  # it is looked at when the running step, or an answer, ends
-        self._advance_to(now)
-        return self._go_on()
+        return self._cut_short(now)
 
     def wake(self, now: float) -> float | None:
         """The moment that was asked for has come: a step with prompts or an answer ended."""
@@ -141,18 +140,17 @@ class Replica:
         self.context += k * len(self.live)
         self.t = t
 
-    def _advance_to(self, now: float) -> None:
-        """To the first boundary at or after ``now``, before the planned wake."""
-        late = now - self.t
-        if late <= 0 or not self.live:
-            return
-        c, g = self.c, self.g
-        a = g / 2
-        b = c - a
+    def _cut_short(self, now: float) -> float | None:
+        """Plan to wake at the first boundary at or after ``now``: whoever waits then is let in."""
+        c, a = self.c, self.g / 2
+        b, late = c - a, now - self.t
         k = late / c if a < 1e-15 * c else (math.sqrt(b * b + 4 * a * late) - b) / (2 * a)
-        k = min(math.ceil(k - 1e-9), self.planned)
-        self._advance(k, self.t + k * c + a * k * (k - 1))
-        self._finish()
+        k = max(math.ceil(k - 1e-9), 1)
+        if k >= self.planned:
+            return None
+        self.planned = k
+        self.version += 1
+        return self.t + k * c + a * k * (k - 1)
 
     def _finish(self) -> None:
         ends, steps, requests = self.ends, self.steps, self.requests
