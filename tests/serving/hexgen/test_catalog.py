@@ -53,7 +53,10 @@ def test_unknown_gpu_names_the_nearest() -> None:
         ("gpus: {h100: {price: 0}}", "above 0"),
         ("gpus: {h100: {price: dear}}", "no number"),
         ("gpus: {h100: {price: 1, inventory: -1}}", "negative"),
-        ("gpus: {h100: {currency: USD, price: 1}, a100: {currency: EUR, price: 1}}", "one currency"),
+        (
+            "gpus: {h100: {currency: USD, price: 1}, a100: {currency: EUR, price: 1}}",
+            "one currency",
+        ),
         ("gpus: {}", "empty"),
         ("- h100", "needs `gpus:`"),
         ("gpus: {h100: [", "no YAML"),

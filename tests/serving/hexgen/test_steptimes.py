@@ -130,7 +130,7 @@ def test_configurations_that_are_none(config, message: str) -> None:
 
 
 def test_unknown_model_names_the_nearest(tmp_path) -> None:
-    with pytest.raises(ValueError, match="nearest: .*Qwen3-32B"):
+    with pytest.raises(ValueError, match=r"nearest: .*Qwen3-32B"):
         ModelShape.load("Qwen/Qwen3-33B")
     (tmp_path / "config.json").write_text("no")
     with pytest.raises(ValueError, match="no JSON"):

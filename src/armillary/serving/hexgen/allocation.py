@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -115,9 +116,10 @@ def solve(problem: Problem, time_limit: float = 10.0, gap: float = 1e-6) -> Allo
 
     rows = _rows(problem)
     n = len(problem.columns)
+    bounds: Any = Bounds(0.0, rows.most)  # type: ignore[arg-type]  # stubs want scalars
+    limits: Any = LinearConstraint(rows.matrix, -np.inf, rows.limit)  # type: ignore[arg-type]
     found = milp(
-        rows.cost, integrality=np.r_[np.ones(n), np.zeros(2)], bounds=Bounds(0.0, rows.most),
-        constraints=LinearConstraint(rows.matrix, -np.inf, rows.limit),
+        rows.cost, integrality=np.r_[np.ones(n), np.zeros(2)], bounds=bounds, constraints=limits,
         options={"time_limit": float(time_limit), "mip_rel_gap": gap},
     )  # fmt: skip
     if found.x is None:

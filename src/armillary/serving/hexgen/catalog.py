@@ -180,7 +180,8 @@ def _gpu(name: str, entry: Mapping[str, Any], book: str, path: str | Path) -> Gp
         price = price.get(book)
         if price is None:
             return None
-    values = {key: entry[key] for key in _NUMBERS if key in entry} | {"price": price}
+    values: dict[str, Any] = {key: entry[key] for key in _NUMBERS if key in entry}
+    values["price"] = price
     numbers: dict[str, float] = {}
     for key, value in values.items():
         try:

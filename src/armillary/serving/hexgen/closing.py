@@ -125,12 +125,14 @@ def close_loop(
     low, high = 0.0, 1.2
     best: Closed | None = None
     tried: list[tuple[float, float, float]] = []
+    reason: InfeasibleError | None = None
     for _ in range(rounds):
         try:
             fleet = plan(
                 shape, catalog, workload, slo, rate=wanted / rho, rho=1.0, modes=modes, seed=seed
             )
-        except InfeasibleError:
+        except InfeasibleError as error:
+            reason = error
             if low > 0 or rho >= 1.0:
                 break
             low, rho = rho, (rho + high) / 2  # the inventory is too small for so much room
@@ -147,6 +149,8 @@ def close_loop(
         rho = (low + high) / 2
         if high - low < 0.02:
             break
+    if best is None and not tried and reason is not None:
+        raise reason
     if best is None:
         seen = max((share for _, _, share in tried), default=0.0)
         raise InfeasibleError(

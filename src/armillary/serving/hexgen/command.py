@@ -45,7 +45,9 @@ def plan(
     model: Annotated[str, typer.Option(help="A config.json, or a name such as Qwen/Qwen3-32B.")],
     trace: Annotated[Path, typer.Option(help="The traffic; see `sim` for formats.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The plan (.json).")] = Path("plan.json"),
-    slo: Annotated[str, typer.Option(help="p99 targets: first token, then each token.")] = "2s,50ms",
+    slo: Annotated[
+        str, typer.Option(help="p99 targets: first token, then each token.")
+    ] = "2s,50ms",
     budget: Annotated[
         float | None, typer.Option(help="Most that an hour may cost: the plan carries the most.")
     ] = None,
@@ -187,7 +189,9 @@ def _chart(run: SimResult) -> dict[str, Any]:
         for q in (0.5, 0.99):
             value = float(np.quantile(run.ttft[part], q))
             if np.isfinite(value):
-                values.append({"t": float(run.t[part[0]]), "ttft": value, "quantile": f"p{100*q:g}"})
+                values.append(
+                    {"t": float(run.t[part[0]]), "ttft": value, "quantile": f"p{100 * q:g}"}
+                )
     return {
         "data": {"values": values},
         "mark": "line",

@@ -24,7 +24,7 @@ def random_problem(rng: np.random.Generator) -> Any:
     """A small instance: at most 8 GPUs of 3 types, up to 9 columns of every kind."""
     from armillary.serving.hexgen.allocation import Problem
 
-    gpus = ("x", "y", "z")
+    gpus: list[str] = ["x", "y", "z"]
     price = dict(zip(gpus, rng.uniform(1, 8, 3), strict=True))
     inventory = dict(zip(gpus, rng.multinomial(8, [1 / 3] * 3).tolist(), strict=True))
     columns = []

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from armillary.serving.hexgen.catalog import Gpu
 from armillary.serving.hexgen.model_shape import BYTES, ModelShape
@@ -74,9 +74,9 @@ class StepTimes:
         arrays = (self.linear, self.head, self.base, self.slope, self.prompt)
         return tuple(array.tolist() for array in arrays)
 
-    def decode(self, batch: NDArray[np.int64] | int, context: Floats | float) -> Floats:
+    def decode(self, batch: NDArray[np.int64] | int, context: ArrayLike) -> Floats:
         """Seconds of a decode step of ``batch`` requests, ``context`` tokens in all."""
-        line = self.base[batch] + self.slope[batch] * context
+        line = self.base[batch] + self.slope[batch] * np.asarray(context)
         return self.linear[batch] + self.head[batch] + line
 
     def prefill(self, lengths: NDArray[np.int64], budget: int) -> Floats:
