@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from armillary.errors import require
@@ -248,8 +249,6 @@ def _newest(folder: Path, name: str) -> Path | None:
 
 
 def _columns(path: Path, columns: list[str], **equal: Any) -> dict[str, NDArray[Any]]:
-    import pyarrow.dataset as ds
-
     table = ds.dataset(path, format="parquet")
     mask = None
     for name, value in equal.items():

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from armillary.evidence.shapes import Case, Need
-from armillary.serving.hexgen import baselines
-from armillary.serving.hexgen.baselines import Task
-from armillary.serving.hexgen.catalog import Catalog
-from armillary.serving.hexgen.columns import Demand
-from armillary.serving.hexgen.model_shape import ModelShape
-from armillary.serving.hexgen.planner import Plan
 from armillary.serving.hexgen.traces import Slo, Workload
 from armillary.serving.hexgen.tuned import CHOSEN
+
+if TYPE_CHECKING:
+    from armillary.serving.hexgen.baselines import Task
+    from armillary.serving.hexgen.planner import Plan
 
 TABLES = (
     Need("extra", "aiconfigurator_core", "pip install 'armillary[serving]'"),
@@ -68,6 +67,10 @@ def lengths(kind: str, count: int, rate: float, seed: int) -> Workload:
 
 def task_of(case: Case, seed: int) -> Task:
     """What a case asks, with a sample of 4000 requests to plan on."""
+    from armillary.serving.hexgen.baselines import Task
+    from armillary.serving.hexgen.catalog import Catalog
+    from armillary.serving.hexgen.model_shape import ModelShape
+
     model, workload, *book = case.name.split(" ")
     catalog = Catalog.load(book=book[0] if book else "paper")
     sample = lengths(workload, 4000, 10.0, 50_000 + seed)
@@ -76,6 +79,9 @@ def task_of(case: Case, seed: int) -> Task:
 
 def demand_trace(case: Case, task: Task, seed: int, share: float = 1.0) -> Workload:
     """The requests that judge: long enough that the fleet is in its steady state."""
+    from armillary.serving.hexgen import baselines
+    from armillary.serving.hexgen.columns import Demand
+
     demand = Demand.of(task.workload)
     reference = baselines.ours(task)
     seconds = max(SHORTEST_S, RESIDENCES * demand.steps * 0.04) * share
@@ -83,17 +89,17 @@ def demand_trace(case: Case, task: Task, seed: int, share: float = 1.0) -> Workl
     return lengths(case.name.split(" ")[1], count, reference.throughput, seed)
 
 
-_FIXED: dict[str, Callable[[Task], Plan]] = {
-    "vllm-sr-sim": baselines.vllm_sr_sim,
-    "uniform-allocation": baselines.uniform_allocation,
-    "uniform-parallelism": baselines.same_degree,
-}
-
-
 def fleet_of(name: str, case: Case, task: Task) -> Plan:
     """A contender's fleet: the variant that was chosen on development traces."""
-    if name in _FIXED:
-        return _FIXED[name](task)
+    from armillary.serving.hexgen import baselines
+
+    fixed: dict[str, Callable[[Task], Plan]] = {
+        "vllm-sr-sim": baselines.vllm_sr_sim,
+        "uniform-allocation": baselines.uniform_allocation,
+        "uniform-parallelism": baselines.same_degree,
+    }
+    if name in fixed:
+        return fixed[name](task)
     variants = baselines.VARIANTS[name]
     chosen = CHOSEN.get(case.name, {}).get(name, next(iter(variants)))
     return variants[chosen](task)
