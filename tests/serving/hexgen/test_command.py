@@ -103,3 +103,13 @@ def test_broken_traces_and_plans_are_told(trace, tmp_path, capsys) -> None:
     assert hexgen("sim", bad, trace) == 2
     assert "no plan" in capsys.readouterr().err
     assert hexgen("sim", tmp_path / "none.json", trace) == 2
+
+
+def test_autoscale(trace, tmp_path, capsys) -> None:
+    summary = tmp_path / "s.json"
+    common = ("autoscale", trace, "--model", MODEL, "--prices", "paper")
+    assert hexgen(*common, "--summary", summary, "-o", tmp_path / "r.csv") == 0
+    assert json.loads(summary.read_text())["figures"]["requests"] == 400
+    assert hexgen(*common, "--policy", "magic") == 2
+    assert "it must be transition-aware" in capsys.readouterr().err
+    assert hexgen(*common, "--policy", "hpa", "--yesterday", trace) == 2

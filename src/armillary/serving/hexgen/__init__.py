@@ -18,6 +18,12 @@ from typing import TYPE_CHECKING
 from armillary.lazy import attach
 
 if TYPE_CHECKING:
+    from armillary.serving.hexgen.autoscaler import HpaLike as HpaLike
+    from armillary.serving.hexgen.autoscaler import Market as Market
+    from armillary.serving.hexgen.autoscaler import Proportional as Proportional
+    from armillary.serving.hexgen.autoscaler import StaticPeak as StaticPeak
+    from armillary.serving.hexgen.autoscaler import TransitionAware as TransitionAware
+    from armillary.serving.hexgen.autoscaler import autoscale as autoscale
     from armillary.serving.hexgen.catalog import Catalog as Catalog
     from armillary.serving.hexgen.catalog import Gpu as Gpu
     from armillary.serving.hexgen.catalog import UnknownGpuError as UnknownGpuError
@@ -40,15 +46,21 @@ _HOMES = {
     "Catalog": "catalog",
     "Failure": "simulator",
     "Gpu": "catalog",
+    "HpaLike": "autoscaler",
     "InfeasibleError": "planner",
+    "Market": "autoscaler",
     "ModelShape": "model_shape",
     "OpTable": "optables",
     "PhysicalityError": "steptimes",
     "Plan": "planner",
+    "Proportional": "autoscaler",
     "SimResult": "simulator",
     "Slo": "traces",
+    "StaticPeak": "autoscaler",
+    "TransitionAware": "autoscaler",
     "UnknownGpuError": "catalog",
     "Workload": "traces",
+    "autoscale": "autoscaler",
     "close_loop": "closing",
     "compare": "closing",
     "plan": "planner",

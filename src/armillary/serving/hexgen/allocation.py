@@ -38,6 +38,8 @@ class Problem:
         kv_bytes: of a mean prompt.
         budget: price of an hour at most, or None.
         rate: requests a second that must be carried, or None (exactly one of the two is given).
+        running: replicas of each column that are there already (rate form only).
+        change_price: what each added replica costs besides, as a price of an hour.
     """
 
     columns: Sequence[Column]
@@ -45,6 +47,8 @@ class Problem:
     kv_bytes: float = 0.0
     budget: float | None = None
     rate: float | None = None
+    running: Sequence[int] | None = None
+    change_price: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.rate is None):
@@ -118,8 +122,9 @@ def solve(problem: Problem, time_limit: float = 10.0, gap: float = 1e-6) -> Allo
     n = len(problem.columns)
     bounds: Any = Bounds(0.0, rows.most)  # type: ignore[arg-type]  # stubs want scalars
     limits: Any = LinearConstraint(rows.matrix, -np.inf, rows.limit)  # type: ignore[arg-type]
+    integral = np.r_[np.ones(n), np.zeros(len(rows.cost) - n)]
     found = milp(
-        rows.cost, integrality=np.r_[np.ones(n), np.zeros(2)], bounds=bounds, constraints=limits,
+        rows.cost, integrality=integral, bounds=bounds, constraints=limits,
         options={"time_limit": float(time_limit), "mip_rel_gap": gap},
     )  # fmt: skip
     if found.x is None:
@@ -127,7 +132,7 @@ def solve(problem: Problem, time_limit: float = 10.0, gap: float = 1e-6) -> Allo
     counts = tuple(round(v) for v in found.x[:n])
     whole, agg = throughput_of(problem, counts)
     price = price_of(problem, counts)
-    value = whole if problem.budget is not None else price
+    value = abs(float(found.fun))
     bound = abs(float(found.mip_dual_bound))
     return Allocation(
         counts, whole, price, bound, abs(bound - value) / max(value, 1e-12), found.status == 1,
@@ -192,7 +197,14 @@ def _rows(problem: Problem) -> _Rows:
         rows.append(("rate", np.r_[np.zeros(n), -1.0, -1.0], -float(problem.rate or 0.0)))
         cost = np.r_[price, 0.0, 0.0]
     most = [float(min(problem.inventory.get(g, 0) // u for g, u in c.use)) for c in columns]
-    return _Rows(
-        cost, np.stack([row for _, row, _ in rows]), np.array([limit for *_, limit in rows]),
-        np.array([*most, np.inf, np.inf]), tuple(name for name, *_ in rows),
-    )  # fmt: skip
+    matrix = np.stack([row for _, row, _ in rows])
+    limit = np.array([value for *_, value in rows])
+    names, bound = tuple(name for name, *_ in rows), np.array([*most, np.inf, np.inf])
+    if problem.running is not None and problem.change_price is not None:
+        # added_j ≥ n_j − running_j, and each added replica has its price
+        added = np.c_[np.eye(n), np.zeros((n, 2)), -np.eye(n)]
+        matrix = np.r_[np.c_[matrix, np.zeros((len(matrix), n))], added]
+        limit = np.r_[limit, np.asarray(problem.running, float)]
+        names += tuple(f"added {c.name}" for c in columns)
+        cost, bound = np.r_[cost, np.asarray(problem.change_price, float)], np.r_[bound, most]
+    return _Rows(cost, matrix, limit, bound, names)

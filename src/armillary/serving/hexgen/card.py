@@ -22,6 +22,8 @@ CARD = Card(
         "not-below-heterogeneous-pd",
         "operator-split-gain",
         "static-gain-list",
+        "dynamic-gain",
+        "dynamic-attainment",
         "simulator-speed",
         "simulator-growth",
     ),

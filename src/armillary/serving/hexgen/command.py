@@ -151,6 +151,70 @@ def sim(
         output.save_chart(_chart(run), chart)
 
 
+@app.command()
+def autoscale(
+    model: Annotated[str, typer.Option(help="A config.json, or a name such as Qwen/Qwen3-32B.")],
+    trace: TraceFile,
+    slo: Annotated[
+        str, typer.Option(help="p99 targets: first token, then each token.")
+    ] = "2s,50ms",
+    policy: Annotated[
+        str, typer.Option(help="transition-aware, hpa, proportional or static-peak.")
+    ] = "transition-aware",
+    yesterday: Annotated[
+        Path | None, typer.Option(help="The trace of an earlier period (transition-aware).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Every request (.parquet or .csv).")
+    ] = None,
+    summary: Annotated[Path | None, typer.Option(help="The figures (.json).")] = None,
+    gpus: Gpus = None,
+    prices: Prices = "list",
+    router: Router = "least",
+    seed: Seed = 0,
+) -> None:
+    """What a fleet that follows the trace would serve and cost, in the simulator.
+
+    Example: armillary hexgen autoscale trace.csv --model Qwen/Qwen3-30B-A3B --prices paper
+    """
+    _need_extra()
+    from armillary.serving.hexgen import autoscaler as auto
+    from armillary.serving.hexgen.model_shape import ModelShape
+    from armillary.serving.hexgen.traces import Slo
+
+    for path, suffixes in ((out, (".parquet", ".csv")), (summary, (".json",))):
+        if path is not None:
+            _check_target(path, *suffixes)
+    workload, shape, targets = _trace(trace), ModelShape.load(model), Slo.parse(slo)
+    catalog = _catalog(gpus, prices)
+    if yesterday is not None and policy != "transition-aware":
+        raise ValueError(f"--yesterday: --policy {policy} does not look at an earlier period")
+    if policy == "transition-aware":
+        earlier = None if yesterday is None else _trace(yesterday)
+        chosen: auto.Policy = auto.TransitionAware(
+            auto.Market(shape, catalog, targets), earlier=earlier
+        )
+    elif policy == "hpa":
+        chosen = auto.HpaLike(auto.Market(shape, catalog, targets, ("agg",)))
+    elif policy == "proportional":
+        chosen = auto.Proportional(auto.Market(shape, catalog, targets, ("pd",)))
+    elif policy == "static-peak":
+        peak = auto.peak_rate(workload)
+        chosen = auto.StaticPeak(auto.Market(shape, catalog, targets), peak, workload)
+    else:
+        raise ValueError(
+            f"--policy {policy!r}: it must be transition-aware, hpa, proportional or static-peak"
+        )
+    run = auto.autoscale(workload, chosen, shape, targets, router=router, seed=seed)
+    figures = {**run.summary(), "changes": run.changes, "replicas_in_all": run.replicas}
+    for name, value in figures.items():
+        output.console().print(f"  {name:24s} {value:.6g}")
+    if out is not None:
+        _write_requests(run, out)
+    if summary is not None:
+        output.write_json(summary, {"policy": policy, "figures": figures})
+
+
 def _tell(found: Plan, catalog: Catalog) -> None:
     console = output.console()
     console.print(found.describe())

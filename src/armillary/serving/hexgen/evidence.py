@@ -8,8 +8,9 @@ arrivals, random instances).
 from __future__ import annotations
 
 from armillary.evidence.shapes import Experiment
+from armillary.serving.hexgen.evidence_dynamic import DYNAMIC
 from armillary.serving.hexgen.evidence_planner import EXACT, SEARCH
 from armillary.serving.hexgen.evidence_speed import SPEED
 from armillary.serving.hexgen.evidence_static import LIST_PRICES, STATIC
 
-EXPERIMENTS: tuple[Experiment, ...] = (EXACT, SEARCH, STATIC, LIST_PRICES, SPEED)
+EXPERIMENTS: tuple[Experiment, ...] = (EXACT, SEARCH, STATIC, LIST_PRICES, DYNAMIC, SPEED)

@@ -123,6 +123,18 @@ class Workload:
         t = np.cumsum(rng.exponential(1 / self.rate, count))
         return dataclasses.replace(self, t=t, inputs=self.inputs[rows], outputs=self.outputs[rows])
 
+    def multiplied(self, times: int, jitter_s: float, seed: int) -> Workload:
+        """Every request ``times`` over, each moved by up to ``jitter_s``: bursts stay bursts."""
+        rng = np.random.default_rng(seed)
+        rows = np.repeat(np.arange(len(self)), times)
+        t = self.t[rows] + rng.uniform(0, jitter_s, len(rows))
+        lengths = rng.permutation(len(self))[rows % len(self)]  # copies differ in what they ask
+        order = np.argsort(t, kind="stable")
+        return dataclasses.replace(
+            self, t=t[order], inputs=self.inputs[lengths][order],
+            outputs=self.outputs[lengths][order],
+        )  # fmt: skip
+
     @classmethod
     def from_csv(cls, path: str | Path) -> Workload:
         """From ``t_s,input_tokens,output_tokens[,prefix_id]``.

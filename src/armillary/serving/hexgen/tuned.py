@@ -1,4 +1,4 @@
-"""The variants that `tuning` chose on development traces (seed 1000), with requests a dollar there."""
+"""The variants that `tuning` chose on development traces (seed 1000); requests a dollar there."""
 
 CHOSEN: dict[str, dict[str, str]] = {
     "moe-30b wildgpt": {
