@@ -11,6 +11,16 @@ from armillary.evidence.shapes import Experiment
 from armillary.serving.hexgen.evidence_dynamic import DYNAMIC
 from armillary.serving.hexgen.evidence_planner import EXACT, SEARCH
 from armillary.serving.hexgen.evidence_speed import SPEED
+from armillary.serving.hexgen.evidence_split import OVERLAP, SPLIT
 from armillary.serving.hexgen.evidence_static import LIST_PRICES, STATIC
 
-EXPERIMENTS: tuple[Experiment, ...] = (EXACT, SEARCH, STATIC, LIST_PRICES, DYNAMIC, SPEED)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    EXACT,
+    SEARCH,
+    STATIC,
+    LIST_PRICES,
+    DYNAMIC,
+    SPLIT,
+    OVERLAP,
+    SPEED,
+)
