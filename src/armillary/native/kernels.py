@@ -253,7 +253,8 @@ def attention(
         q: (batch, heads, queries, width), float32, or uint16 holding bfloat16 (then k and v too).
         k, v: (batch, key heads, keys, width); strides are free but for the last axis.
         scale: factor of the scores.
-        first: (batch,) index of each sequence's own first token (padding on the left).
+        first: (batch,) index of each sequence's own first token: padding on the left; negative if
+            a cache has dropped keys.
         kv_head: (heads,) the key head that serves a head; None: shared evenly.
         window: a query sees so many keys at most, itself among them; 0: all.
         isa, threads: as in `tree_gemm`.

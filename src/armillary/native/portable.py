@@ -216,7 +216,7 @@ def attention(
             for t in range(queries):
                 last = k.shape[2] - queries + t
                 start = int(first[b])
-                seen = max(start, last - window + 1) if window else start
+                seen = max(start, last - window + 1, 0) if window else max(start, 0)
                 if last >= start:
                     keys, values = k[b, kv_head[h]], v[b, kv_head[h]]
                     out[b, t, h] = _query_row(q[b, h, t], keys, values, scale, start, seen, last)
