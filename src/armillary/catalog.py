@@ -28,6 +28,7 @@ BUILT_IN: tuple[str, ...] = (
     "armillary.neuro.ssn",
     "armillary.rl.kage",
     "armillary.rl.maxmin_morl",
+    "armillary.serving.tbik",
 )
 
 #: The fields of the library and what each is about.

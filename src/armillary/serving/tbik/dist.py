@@ -163,7 +163,7 @@ class SharedMemoryExchange:
         found = library.load()
         if found is None:
             raise RuntimeError("shared memory needs the compiled library: use GroupExchange")
-        self._library = found
+        self._library, self.group = found, group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self.capacity, self.timeout = capacity, timeout
         hosts: list[Any] = [None] * self.world

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import torch
@@ -78,8 +77,7 @@ def layout(config: Any, rank: int, world: int, leaf: int, tp_max: int, wire: str
     cut = {"tp_max": tp_max, "wire": wire}
     attention = even_shards(heads * width, leaf, world, unit=width, name="self_attn.o_proj")
     mlp = even_shards(config.intermediate_size, leaf, world, name="mlp.down_proj")
-    step = math.ceil(config.vocab_size / world / 32) * 32
-    edges = [min(config.vocab_size, step * r) for r in range(world)] + [config.vocab_size]
+    edges = [config.vocab_size * r // world for r in range(world + 1)]
     return Layout(
         rank=rank,
         world=world,
