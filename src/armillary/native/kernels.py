@@ -146,7 +146,9 @@ def tree_gemm(
     x = _floats("x", x, 2)
     rows, k = x.shape
     if k < 1 or first < 0 or first + k > w.features:
-        raise ValueError(f"x has {k} features from {first}, the weights {w.features}: they must fit")
+        raise ValueError(
+            f"x has {k} features from {first}, the weights {w.features}: they must fit"
+        )
     if leaf < 1 or len(merges) != -(-k // leaf):
         raise ValueError(f"merges has {len(merges)} entries: {-(-k // leaf)} leaves of {leaf}")
     if sum(merges) != len(merges) - 1 or (rounded and len(rounded) != 2 * len(merges) - 1):
@@ -155,7 +157,9 @@ def tree_gemm(
         raise ValueError(f"bias has shape {bias.shape}: ({w.columns},) is needed")
     native, number = _choose(isa)
     if native is None:
-        found = portable.tree_gemm(x, w.unpacked()[:, first : first + k], leaf, merges, rounded, bias)
+        found = portable.tree_gemm(
+            x, w.unpacked()[:, first : first + k], leaf, merges, rounded, bias
+        )
         if out is None:
             return found
         out[:] = found
@@ -226,9 +230,7 @@ def log_softmax(x: Floats, *, isa: str | None = None, threads: int | None = None
         return portable.log_softmax(x)
     out = np.empty_like(x)
     n = x.shape[-1]
-    native.arm_log_softmax(
-        number, _threads(threads), _address(x), _address(out), x.size // n, n
-    )
+    native.arm_log_softmax(number, _threads(threads), _address(x), _address(out), x.size // n, n)
     return out
 
 
@@ -265,20 +267,22 @@ def attention(
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     if not (q.dtype == k.dtype == v.dtype) or q.dtype not in (np.float32, np.uint16):
-        raise TypeError(f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: give float32 or uint16 alike")
+        raise TypeError(
+            f"q, k, v are {q.dtype}, {k.dtype}, {v.dtype}: give float32 or uint16 alike"
+        )
     if k.shape != v.shape or k.shape[0] != batch or k.shape[3] != width or keys < queries:
         raise ValueError(f"q {q.shape}, k {k.shape}, v {v.shape} do not fit")
-    if first is None:
-        first = np.zeros(batch, np.int32)
+    start = np.zeros(batch, np.int32) if first is None else np.ascontiguousarray(first, np.int32)
     if kv_head is None:
         kv_head = np.arange(heads, dtype=np.int32) // np.int32(max(1, heads // k.shape[1]))
-    if first.shape != (batch,) or kv_head.shape != (heads,) or kv_head.max() >= k.shape[1]:
-        raise ValueError(f"first {first.shape} or kv_head {kv_head.tolist()} do not fit q and k")
+    served = np.ascontiguousarray(kv_head, np.int32)
+    if start.shape != (batch,) or served.shape != (heads,) or served.max() >= k.shape[1]:
+        raise ValueError(f"first {start.shape} or kv_head {served.tolist()} do not fit q and k")
     if width % 16:
         wider = [(0, 0)] * 3 + [(0, -width % 16)]
         padded = (np.pad(part, wider) for part in (q, k, v))
         return attention(
-            *padded, scale=scale, first=first, kv_head=kv_head, window=window, isa=isa,
+            *padded, scale=scale, first=start, kv_head=served, window=window, isa=isa,
             threads=threads,
         )[..., :width]  # fmt: skip
     if width > 512:
@@ -289,14 +293,13 @@ def attention(
     )
     native, number = _choose(isa)
     if native is None:
-        return portable.attention(q, k, v, scale, first, kv_head, window)
+        return portable.attention(q, k, v, scale, start, served, window)
     out = np.empty((batch, queries, heads, width), np.float32)
     strides = np.array([s // p.itemsize for p in (q, k, v) for s in p.strides[:3]], np.int64)
     shape = np.array([batch, heads, queries, keys, width], np.int64)
-    first, kv_head = np.ascontiguousarray(first, np.int32), np.ascontiguousarray(kv_head, np.int32)
     native.arm_attention(
         number, _threads(threads), _address(q), _address(k), _address(v), _address(out),
-        _address(first), _address(kv_head), _address(shape), _address(strides), window, scale,
+        _address(start), _address(served), _address(shape), _address(strides), window, scale,
         q.dtype == np.uint16,
     )  # fmt: skip
     return out

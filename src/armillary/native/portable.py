@@ -21,7 +21,6 @@ LANES = 16
 KEYS = 64
 
 
-
 def fma(a: Any, b: Any, c: Any) -> Floats:
     """a b + c in float32, rounded once."""
     with np.errstate(all="ignore"):
@@ -38,7 +37,7 @@ def fma(a: Any, b: Any, c: Any) -> Floats:
         return odd.astype(np.float32)
 
 
-def canonical(x: Floats) -> Floats:
+def canonical(x: NDArray[Any]) -> Floats:
     """NaN as the one quiet NaN."""
     return np.where(np.isnan(x), CANONICAL_NAN.view(np.float32), x).astype(np.float32)
 
@@ -118,7 +117,7 @@ def tree_max(x: Floats) -> Floats:
     return x[..., 0]
 
 
-def exp(x: Floats) -> Floats:
+def exp(x: NDArray[Any]) -> Floats:
     """exp, by one polynomial (Cephes' coefficients of degree five)."""
     f = np.float32
     with np.errstate(all="ignore"):
@@ -242,7 +241,7 @@ def _query_row(
                 most = greater(chunk, most)
             top_before, top = top, tree_max(most)
             shift = np.float32(0.0) if top == -np.inf else top
-            old = exp(np.float32([top_before - shift]))[0]
+            old = exp(np.array([top_before - shift], np.float32))[0]
             weights = exp(score - shift)
             weight = np.zeros(LANES, np.float32)
             for chunk in lanes(weights):

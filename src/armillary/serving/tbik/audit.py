@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from armillary.serving.tbik.dist import Alone
 from armillary.serving.tbik.generation import Answer, Setting, on_ranks
 from armillary.serving.tbik.ranks import run_ranks
 
@@ -155,6 +156,12 @@ def run_settings(
     """
     lengths = [new_tokens] if isinstance(new_tokens, int) else list(new_tokens)
     world = max(s.tp for s in settings)
+    if world == 1:  # one rank needs no other process
+        found = on_ranks(
+            Alone(), str(folder), dtype, backend, prompts, lengths, settings, layers, seed
+        )
+        assert found is not None
+        return found
     return run_ranks(
         world, on_ranks, str(folder), dtype, backend, list(prompts), lengths, list(settings),
         layers, seed, transport="gloo", seconds=seconds,
@@ -172,6 +179,7 @@ def audit(
     backend: str = "tbik",
     new_tokens: int = 16,
     transport: str = "shm",
+    bar: Callable[[list[int]], Iterable[int]] = iter,
 ) -> AuditReport:
     """Run prompts in every setting, on real processes, and name the first layer that differs.
 
@@ -186,6 +194,7 @@ def audit(
             ``double``.
         new_tokens: greedy tokens a prompt.
         transport: ``shm`` or ``gloo``.
+        bar: wraps the numbers of ranks in a progress bar.
 
     Returns:
         The report; ``report.invariant`` says yes or no.
@@ -206,8 +215,14 @@ def audit(
         if not isinstance(model, (str, Path)):
             folder = scratch
             model.save_pretrained(scratch)
-        answers = run_settings(
-            folder, prompts, new_tokens, settings, backend=name, dtype=kind, layers=True
-        )
+        found: dict[int, list[Answer]] = {}
+        for ranks in bar(sorted({s.tp for s in settings})):
+            mine = [i for i, s in enumerate(settings) if s.tp == ranks]
+            answers = run_settings(
+                folder, prompts, new_tokens, [settings[i] for i in mine], backend=name,
+                dtype=kind, layers=True,
+            )  # fmt: skip
+            found.update(zip(mine, answers, strict=True))
+    answers = [found[i] for i in range(len(settings))]
     findings = compare(settings, answers)
     return AuditReport(backend, kind, len(prompts), distinct(answers), tuple(findings))

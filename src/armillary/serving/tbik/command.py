@@ -15,11 +15,15 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 Model = Annotated[
     str,
-    typer.Argument(metavar="MODEL_DIR", help="The folder of a model; 'embedded': the built-in one."),
+    typer.Argument(
+        metavar="MODEL_DIR", help="The folder of a model; 'embedded': the built-in one."
+    ),
 ]
 PromptFile = Annotated[
     Path,
-    typer.Option("--prompts", help='A .jsonl of {"prompt": text} or {"ids": [..]} a line, or .txt.'),
+    typer.Option(
+        "--prompts", help='A .jsonl of {"prompt": text} or {"ids": [..]} a line, or .txt.'
+    ),
 ]
 Dtype = Annotated[str, typer.Option(help="Type of the weights: bfloat16 or float32.")]
 Transport = Annotated[str, typer.Option(help="How ranks talk: shm or gloo.")]
@@ -58,11 +62,11 @@ def audit(
     ranks, rows, chunks = (_numbers(n, v) for n, v in (("tp", tp), ("batch", batch),
                                                        ("chunk", chunk)))  # fmt: skip
     folder, ids, _ = _read(model, prompts)
-    with output.console().status("running every setting"):
-        report = run(
-            folder, ids, tp=ranks, batch=rows, chunk=chunks, dtype=_dtype(dtype), backend=backend,
-            new_tokens=tokens, transport=transport,
-        )  # fmt: skip
+    report = run(
+        folder, ids, tp=ranks, batch=rows, chunk=chunks, dtype=_dtype(dtype), backend=backend,
+        new_tokens=tokens, transport=transport,
+        bar=lambda groups: output.progress(groups, "numbers of ranks"),
+    )  # fmt: skip
     output.write_json(out / "audit.json", report.to_dict())
     columns = ["setting", "prompts_differing", "prompts_with_other_tokens", "max_dlogprob",
                "first_layer", "nan_or_infinite_logits"]  # fmt: skip
@@ -109,8 +113,8 @@ def generate(
     kind = str(_dtype(dtype)).removeprefix("torch.")
     name = "naive" if backend == "torch" else backend
     setting = Setting(tp, batch, chunk, transport=transport)
-    with output.console().status(f"generating on {tp} ranks"):
-        answers = run_settings(folder, ids, tokens, [setting], backend=name, dtype=kind)[0]
+    output.console().note(f"generating {len(ids)} answers on {tp} ranks")
+    answers = run_settings(folder, ids, tokens, [setting], backend=name, dtype=kind)[0]
     lines = []
     for prompt, answer in zip(ids, answers, strict=True):
         row: dict[str, Any] = {
@@ -153,7 +157,8 @@ def diff(
         )
         output.console().print(f"prompt {i}: {where}, log-probabilities differ by {gap:.3g} before")
     output.console().print(
-        f"{len(a)} answers: {len(a) - bits} equal in every bit, {bits} not, {tokens} with other tokens"
+        f"{len(a)} answers: {len(a) - bits} equal in every bit, {bits} not, "
+        f"{tokens} with other tokens"
     )
 
 
@@ -214,7 +219,9 @@ def _numbers(name: str, text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"--{name} {text!r}: give whole numbers by commas, such as 1,2,4") from None
+        raise ValueError(
+            f"--{name} {text!r}: give whole numbers by commas, such as 1,2,4"
+        ) from None
 
 
 def _dtype(name: str) -> Any:

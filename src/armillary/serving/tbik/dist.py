@@ -248,7 +248,7 @@ class SharedMemoryExchange:
         found = []
         for address, n in zip(slots, sizes, strict=True):
             view = (ctypes.c_float * (rows * n)).from_address(address or 0)
-            found.append(np.frombuffer(view, np.float32).reshape(rows, n))
+            found.append(np.ctypeslib.as_array(view).reshape(rows, n))
         return np.concatenate(found, 1)
 
 
@@ -282,11 +282,11 @@ def tree_all_reduce(parts: Parts, plan: TreePlan, group: Any = None) -> Tensor:
 
 def settings(plans: Sequence[TreePlan]) -> str:
     """What ranks must agree on, as one hash: trees, leaves, arithmetic, the kernels' version."""
-    tiny = np.float32([1e-30]) * np.float32([1e-10])
+    tiny = np.array([1e-30], np.float32) * np.array([1e-10], np.float32)
     about = {
         "plans": [plan.digest() for plan in plans],
         "kernels": library.VERSION,
-        "subnormal numbers kept": bool(tiny[0] != 0),
+        "subnormal numbers kept": bool(np.any(tiny != 0)),
     }
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""The experiments of tbik: equal bits, accuracy, speed, exchange, generation, rollouts, learning."""
+"""The experiments of tbik: equal bits, accuracy, generation, rollouts, learning, speed."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ def on_rank(group: Any, how: str, lengths: tuple[int, int], seed: int) -> tuple[
     generator = torch.Generator().manual_seed(seed)
     found = []
     for n, repeats in zip(lengths, (60, 5), strict=True):
-        parts = [
-            (node, torch.randn(1, n, generator=generator)) for node in plan.nodes(group.rank)
-        ]
+        parts = [(node, torch.randn(1, n, generator=generator)) for node in plan.nodes(group.rank)]
         taken = []
         for i in range(repeats + 2):
             dist.barrier()

@@ -240,8 +240,9 @@ KERNELS = Experiment(
     claims=(
         Claim(
             id="no-bit-differs",
-            statement="Over 1 to 64 rows, splits of columns and features (uneven ones too), one and "
-            "two threads and every instruction set, no bit of the product differs; torch's differs.",
+            statement="Over 1 to 64 rows, splits of columns and features (uneven ones too), one "
+            "and two threads and every instruction set, no bit of the product differs; torch's "
+            "differs.",
             paper="Bit-identical products for 1, 2, 4 and 8 ranks and any batch on GPUs.",
             conditions=(
                 Condition(Stat("mismatches"), at_most=0, every=True),

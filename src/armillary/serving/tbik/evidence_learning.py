@@ -57,9 +57,7 @@ LEARNING = Experiment(
             "more than 0.02, and rollout and trainer never differ.",
             paper="Better and faster learning than the mismatched baseline on large models.",
             conditions=(
-                Condition(
-                    Stat("reward", over=("torch-bf16",), form="difference"), at_least=-0.02
-                ),
+                Condition(Stat("reward", over=("torch-bf16",), form="difference"), at_least=-0.02),
                 Condition(Stat("apart"), at_most=0, every=True),
             ),
         ),

@@ -131,7 +131,7 @@ def linear(narrow: bool) -> Callable[[Weights, Tensor], Any]:
 
 
 def stream(work: Load, cell: Cell) -> Mapping[str, float]:
-    """Bytes a second that copying an array of the largest weight's size moves (read and written)."""
+    """Bytes a second that a copy of the largest weight moves, read and written."""
     import torch
 
     largest = max((held.narrow_w for held in work.shapes.values()), key=lambda w: w.numel())
@@ -154,7 +154,8 @@ def experiment(threads: int, word: str, claims: tuple[Claim, ...]) -> Experiment
         id=f"speed-{word}",
         title=f"Seconds of products on {word} thread{'s' if threads > 1 else ''}",
         cases={
-            "smoke": case, "quick": case if threads == 1 else none, "full": case, "long": case,
+            "smoke": case if threads == 1 else none,
+            "quick": case if threads == 1 else none, "full": case, "long": case,
         },
         setup=weights,
         contenders=(

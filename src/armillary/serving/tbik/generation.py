@@ -166,6 +166,11 @@ def digest(x: Tensor) -> str:
     return hashlib.sha256(raw.numpy().tobytes()).hexdigest()
 
 
+#: Modules whose output every rank holds whole.
+_WHOLE = ("embed_tokens", "input_layernorm", "post_attention_layernorm", "o_proj", "down_proj",
+          "lm_head", "norm")  # fmt: skip
+
+
 class _Watch:
     """Hash what modules give for the last token of the prompt, until the first new token is out.
 
@@ -180,9 +185,7 @@ class _Watch:
         for name, module in model.named_modules():
             last = name.split(".")[-1]
             parent = name.split(".")[-2] if "." in name else ""
-            whole = last in ("embed_tokens", "input_layernorm", "post_attention_layernorm",
-                             "o_proj", "down_proj", "lm_head", "norm") or parent == "layers"  # fmt: skip
-            if whole:
+            if last in _WHOLE or parent == "layers":
                 self._handles.append(module.register_forward_hook(self._hook(name)))
 
     def _hook(self, name: str) -> Any:
@@ -234,9 +237,7 @@ def on_ranks(
         model = prepared(copied(loaded), backend, exchange)
         for i, setting in enumerate(settings):
             if (setting.tp, setting.transport) == (tp, transport):
-                found[i] = generate(
-                    model, prompts, lengths[i], setting, layers=layers, seed=seed
-                )
+                found[i] = generate(model, prompts, lengths[i], setting, layers=layers, seed=seed)
     return [found[i] for i in range(len(settings))] if group.rank == 0 else None
 
 

@@ -1,7 +1,8 @@
 """A language model of transformers whose bits are the same on any number of ranks.
 
-Linear layers, norms, activations, rotary tables and attention are replaced in place; the model's own
-forward and ``generate()`` stay. A module that is not known is refused before anything is replaced.
+Linear layers, norms, activations, rotary tables and attention are replaced in place; the model's
+own forward and ``generate()`` stay. A module that is not known is refused before anything is
+replaced.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ def check(model: Any) -> None:
     if kind not in LAYOUTS or unknown:
         shown = ", ".join(unknown[:12]) or "none by name"
         raise UnsupportedModelError(
-            f"model_type={kind!r}; layouts that are known: {', '.join(LAYOUTS)}. Modules that would "
-            f"be left as they are: {shown}. Nothing was changed"
+            f"model_type={kind!r}; layouts that are known: {', '.join(LAYOUTS)}. Modules that "
+            f"would be left as they are: {shown}. Nothing was changed"
         )
 
 
@@ -148,12 +149,13 @@ def make_invariant(
     agree exactly. It holds among CPUs; a GPU has other leaves.
 
     Args:
-        model: Llama, Mistral, Qwen2 or Qwen3 of transformers, float32 or bfloat16, changed in place.
+        model: Llama, Mistral, Qwen2 or Qwen3 of transformers, float32 or bfloat16; changed in
+            place.
         group: a process group (or an exchange such as `SharedMemoryExchange`) whose ranks share the
             model; every rank calls this with the whole model. None: one rank, which can be trained.
         tp_max: with a bfloat16 wire, the largest number of ranks for which bits are the same.
-        wire_dtype: float32, or bfloat16 to halve what ranks send: sums are then rounded at the same
-            nodes of the tree whatever the number of ranks, so that bits differ from those of float32.
+        wire_dtype: float32, or bfloat16 to halve what ranks send: sums are then rounded at the
+            same nodes of the tree whatever the number of ranks; bits differ from float32's.
         leaf: features of a leaf.
         packed_dtype: type of the packed weights; bfloat16 rounds those of a float32 model.
 
@@ -170,21 +172,17 @@ def make_invariant(
         raise ValueError(f"wire_dtype={wire_dtype}: float32 or bfloat16")
     check(model)
     exchange = exchange_of(group)
-    plan_of = layout(
-        model.config, exchange.rank, exchange.world, leaf, tp_max, _WIRES[wire_dtype]
-    )
+    plan_of = layout(model.config, exchange.rank, exchange.world, leaf, tp_max, _WIRES[wire_dtype])
     if exchange.world > 1:
         agree([plan_of.attention, plan_of.mlp], getattr(exchange, "group", None))
     register()
-    body = model.base_model
+    body: Any = model.base_model
     with torch.no_grad():
         for layer in body.layers:
             _replace_attention(layer.self_attn, plan_of, exchange, leaf, packed_dtype)
             _replace_mlp(layer.mlp, plan_of, exchange, leaf, packed_dtype)
         _replace_norms(model)
-        body.rotary_emb = RotaryTable(
-            body.rotary_emb.inv_freq, body.rotary_emb.attention_scaling
-        )
+        body.rotary_emb = RotaryTable(body.rotary_emb.inv_freq, body.rotary_emb.attention_scaling)
         head = model.get_output_embeddings()
         if head is not None:
             model.set_output_embeddings(_head(head, plan_of, exchange, leaf, packed_dtype))

@@ -1,9 +1,10 @@
-"""On-policy learning of a small language model, with a rollout engine and a trainer that may differ.
+"""On-policy learning of a small language model whose rollout engine and trainer may differ.
 
 The game: after a prompt of two tokens, write ``[``, digits whose last is the first prompt token's
 digit, and ``]``. Reward is the share of the format that is kept, in [0, 1]. The policy gradient is
 REINFORCE with the mean of the prompt's group as baseline; each token's term carries the importance
-weight exp(trainer's log-probability - rollout's), clipped at 2, which is exactly 1 where both agree.
+weight exp(trainer's log-probability - rollout's), clipped at 2, which is exactly 1 where both
+agree.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def policy(seed: int) -> Any:
         config = small_config(
             2, hidden=64, heads=4, key_heads=2, width=16, intermediate=128, vocabulary=VOCABULARY
         )
-        return LlamaForCausalLM(config).to(torch.bfloat16)
+        model: Any = LlamaForCausalLM(config)
+        return model.to(torch.bfloat16)
 
 
 def reward(prompt: Tensor, answer: Tensor) -> Tensor:

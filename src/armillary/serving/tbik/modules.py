@@ -20,7 +20,7 @@ class TreeLinear(nn.Module):
     """A linear layer, or one rank's part of it, on the tree product.
 
     As it is (one rank) it learns: the gradient goes through the same kernel. A part that is cut
-    along the features (``plan`` of several ranks) or along the columns (``sizes``) is for inference.
+    along the features (``plan`` of several ranks) or the columns (``sizes``) is for inference.
 
     Args:
         weight: (N, K), or the rank's rows (``sizes``) or columns (``plan``) of it.
@@ -74,8 +74,8 @@ class TreeLinear(nn.Module):
         if ops.wants_operator(x, self.weight, self.bias):
             if cut:
                 raise NotImplementedError(
-                    "a layer cut among ranks has no gradient: train on one rank (whose bits are the "
-                    "same), or call this one under torch.no_grad()"
+                    "a layer cut among ranks has no gradient: train on one rank (whose bits are "
+                    "the same), or call this one under torch.no_grad()"
                 )
             return ops.tree_linear(x, self.weight, leaf=self.leaf, bias=self.bias)
         if self.plan is not None and self.exchange.world > 1:

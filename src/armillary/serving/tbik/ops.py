@@ -1,8 +1,8 @@
 """Torch operators over the kernels: forward by the fixed tree, backward by the same kernel.
 
 Each operator is registered with ``torch.library``, with a shape function and a gradient, so that
-``torch.compile`` and wrappers of modules see it. Where no gradient is asked for, the kernel is called
-directly: a step of decoding makes hundreds of calls.
+``torch.compile`` and wrappers of modules see it. Where no gradient is asked for, the kernel is
+called directly: a step of decoding makes hundreds of calls.
 
 Shapes: x (..., K), weight (N, K), y (..., N). Accumulation is float32; a result is rounded once to
 the type of x.
@@ -216,9 +216,7 @@ def tree_linear(
     return _forward(x, pack(w), leaf, bias)
 
 
-def tree_parts(
-    x: Tensor, w: PackedWeight, plan: TreePlan, rank: int
-) -> list[tuple[Node, Tensor]]:
+def tree_parts(x: Tensor, w: PackedWeight, plan: TreePlan, rank: int) -> list[tuple[Node, Tensor]]:
     """What a rank can finish of x w^T alone: (node, value) from left to right.
 
     Args:
@@ -239,9 +237,7 @@ def tree_parts(
     parts = []
     for lo, hi in plan.nodes(rank):
         start, stop = lo * plan.leaf - first, min(hi * plan.leaf, plan.k) - first
-        value = _gemm(
-            x[:, start:stop], w, plan.leaf, plan.subtree((lo, hi)), first=start
-        )
+        value = _gemm(x[:, start:stop], w, plan.leaf, plan.subtree((lo, hi)), first=start)
         parts.append(((lo, hi), value))
     return parts
 
@@ -250,9 +246,7 @@ def tree_parts(
 
 
 def _rows(kernel: Any, x: Tensor, *more: Any) -> Tensor:
-    found = kernel(
-        x.detach().float().contiguous().numpy(), *more, threads=torch.get_num_threads()
-    )
+    found = kernel(x.detach().float().contiguous().numpy(), *more, threads=torch.get_num_threads())
     return torch.from_numpy(found).to(x.dtype)
 
 

@@ -1,9 +1,9 @@
 """Rivals: the same cuts with products and reductions that other people use.
 
 ``naive`` is plain torch: ``linear`` on each rank and gloo's ``all_reduce``. ``layercast`` keeps
-bfloat16 weights and computes in float32 (LayerCast, arXiv 2506.09501, ten lines of our own).
-``double`` adds partial sums in float64 and rounds once. ``local-tree``, ``rank-order``, ``boundary``
-and ``torch-silu`` are ours with one part taken out.
+bfloat16 weights and computes in float32 (LayerCast, arXiv 2506.09501, a rewrite). ``double`` adds
+partial sums in float64 and rounds once. ``local-tree``, ``rank-order``, ``boundary``,
+``torch-silu`` and ``torch-attention`` are ours with one part taken out.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ ascending k; leaves are added in a tree whose shape depends on K and B alone:
     [lo, hi) with n = hi - lo leaves:  n = 1 a leaf;  n even: two halves;
                                        n odd: the largest power of two below n, and the rest.
 
-A rank that holds the leaves [a, b) can finish every subtree that lies inside; these *parts* are what
-travels, and whoever has all parts can finish the tree. The value is that of the undivided sum, bit
-for bit, since every addition has the same two operands in the same order.
+A rank that holds the leaves [a, b) can finish every subtree that lies inside; these *parts* are
+what travels, and whoever has all parts can finish the tree. The value is that of the undivided sum,
+bit for bit, since every addition has the same two operands in the same order.
 
-Source: the tree-based invariant kernels of arXiv 2511.17826, whose shape is a run of q tiles under a
-binary tree and needs a power-of-two number of ranks; this shape agrees with theirs for q = 1 and
+Source: the tree-based invariant kernels of arXiv 2511.17826, whose shape is a run of q tiles under
+a binary tree and needs a power-of-two number of ranks; this shape agrees with theirs for q = 1 and
 q = 3, and takes any number of ranks.
 """
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -90,7 +91,7 @@ def even_shards(k: int, leaf: int, world: int, *, unit: int = 1, name: str = "")
             f"{pieces} ranks, or a smaller leaf"
         )
     cuts = [min(k, piece * (r * pieces // world)) for r in range(world)] + [k]
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(itertools.pairwise(cuts))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Processes of one host that share a model: one a rank, on ``torch.distributed`` with gloo.
 
-A server process imports torch and transformers once and forks every rank from there, so that a group
-of nine ranks starts in a second or two.
+A server process imports torch and transformers once and forks every rank from there, so that a
+group of nine ranks starts in a second or two.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def run_ranks(
 
 @contextlib.contextmanager
 def _quiet_main() -> Iterator[None]:
-    """Keep a starting process from importing the caller's script again: ranks need only ``work``."""
+    """Keep a starting process from importing the caller's script: ranks need only ``work``."""
     import sys
 
     main = sys.modules["__main__"]

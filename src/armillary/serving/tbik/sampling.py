@@ -1,16 +1,15 @@
 """Sampling whose noise belongs to a request, a position and a token, and to nothing else.
 
 Token v at position t of a request with seed s gets Gumbel noise from the counter-based generator
-Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) keyed by s and
-counted by (t, v); the largest of log-probability / temperature + noise is drawn. What else is in the
-batch cannot matter, and two requests without a seed get two seeds.
+Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) keyed by s
+and counted by (t, v); the largest of log-probability / temperature + noise is drawn. What else is
+in the batch cannot matter, and two requests without a seed get two seeds.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -68,15 +67,15 @@ class RequestSampler:
         temperature: above 0.
     """
 
-    def __init__(
-        self, seeds: Sequence[int | None], prompt: int, temperature: float = 1.0
-    ) -> None:
+    def __init__(self, seeds: Sequence[int | None], prompt: int, temperature: float = 1.0) -> None:
         if not temperature > 0:
-            raise ValueError(f"temperature={temperature}: it must be above 0; greedy needs no sampler")
+            raise ValueError(
+                f"temperature={temperature}: it must be above 0; greedy needs no sampler"
+            )
         self.seeds = [secrets.randbits(64) if seed is None else int(seed) for seed in seeds]
         self.prompt, self.temperature = prompt, temperature
 
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """(requests, vocabulary) scores with noise."""
         if len(scores) != len(self.seeds):
             raise ValueError(f"{len(scores)} requests and {len(self.seeds)} seeds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import torch
@@ -86,5 +87,5 @@ def layout(config: Any, rank: int, world: int, leaf: int, tp_max: int, wire: str
         group=heads // config.num_key_value_heads,
         attention=TreePlan(heads * width, leaf, attention, name="self_attn.o_proj", **cut),
         mlp=TreePlan(config.intermediate_size, leaf, mlp, name="mlp.down_proj", **cut),
-        vocabulary=tuple(zip(edges[:-1], edges[1:], strict=True)),
+        vocabulary=tuple(itertools.pairwise(edges)),
     )

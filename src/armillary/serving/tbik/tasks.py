@@ -12,7 +12,7 @@ _KEPT: list[Any] = []
 
 def prompt_texts() -> list[str]:
     """64 instructions that come with the package."""
-    text = resources.files(__package__).joinpath("prompts.txt").read_text("utf-8")
+    text = resources.files("armillary.serving.tbik").joinpath("prompts.txt").read_text("utf-8")
     return [line for line in text.splitlines() if line]
 
 
@@ -43,5 +43,6 @@ def small_model(layers: int, seed: int) -> str:
     _KEPT.append(folder)
     with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
-        LlamaForCausalLM(small_config(layers)).to(torch.bfloat16).save_pretrained(folder.name)
+        model: Any = LlamaForCausalLM(small_config(layers))
+        model.to(torch.bfloat16).save_pretrained(folder.name)
     return folder.name
