@@ -78,7 +78,7 @@ def test_every_path_gives_the_same_bits(rows, columns, k, bf16):
 
 
 def test_tree_product_is_the_tree_of_leaves():
-    """A slow twin in exact order: each leaf by fused multiply-adds, then ((a + b) + (c + d)) + e."""
+    """A slow twin: each leaf by fused multiply-adds, then ((a + b) + (c + d)) + e."""
     x, w = spread(3, 2, 18), spread(4, 3, 18)
     found = native.tree_gemm(x, native.pack(w), leaf=4, merges=MERGES[5])
     for m in range(2):

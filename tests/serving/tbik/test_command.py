@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ def test_generate_and_diff(folder, prompt_file, tmp_path, capsys):
     assert run([*common, "--batch", "1", "-o", a]) == 0
     assert run([*common, "--tp", "2", "--batch", "4", "-o", b]) == 0
     assert run([*common, "--batch", "4", "--backend", "torch", "-o", c]) == 0
-    rows = [json.loads(line) for line in open(a, encoding="utf-8")]
+    rows = [json.loads(line) for line in Path(a).read_text("utf-8").splitlines()]
     assert all(len(row["sha256"]) == 64 and len(row["tokens"]) == 3 for row in rows)
     capsys.readouterr()
     assert run(["tbik", "diff", a, b]) == 0

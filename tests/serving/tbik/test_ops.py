@@ -126,6 +126,7 @@ def test_a_changed_weight_is_packed_again():
         assert torch.equal(layer(x), before * 2)
 
 
+@pytest.mark.slow
 def test_operators_pass_the_checks_of_torch_library():
     x, w = torch.randn(3, 70, requires_grad=True), torch.randn(5, 70, requires_grad=True)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")

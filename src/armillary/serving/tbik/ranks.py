@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib
+import importlib.util
 import multiprocessing
 import os
 import tempfile
@@ -58,7 +59,7 @@ def run_ranks(
         raise ValueError(f"transport={transport!r}: it must be one of {', '.join(TRANSPORTS)}")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
-    name = f"{work.__module__}:{work.__qualname__}"
+    name = (work.__module__, work.__qualname__, work.__code__.co_filename)
     with tempfile.TemporaryDirectory(prefix="armillary-ranks-") as folder, _quiet_main():
         store = str(Path(folder) / "store")
         ends, processes = [], []
@@ -136,9 +137,24 @@ def _raised(kind: str, text: str) -> Exception:
     return known.get(kind, RankError)(text)
 
 
+def _found(module: str, function: str, file: str) -> Callable[..., Any]:
+    """A function by its module's name, or out of its file where no import finds that (a script)."""
+    try:
+        if module == "__main__":
+            raise ModuleNotFoundError(name=module)
+        return getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError:
+        spec = importlib.util.spec_from_file_location("armillary_rank_work", file)
+        if spec is None or spec.loader is None:
+            raise
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return getattr(loaded, function)
+
+
 def _rank(
-    name: str, arguments: tuple[Any, ...], rank: int, world: int, store: str, transport: str,
-    threads: int, seconds: float, answer: Any,
+    name: tuple[str, str, str], arguments: tuple[Any, ...], rank: int, world: int, store: str,
+    transport: str, threads: int, seconds: float, answer: Any,
 ) -> None:  # fmt: skip
     try:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -148,8 +164,7 @@ def _rank(
         from armillary.serving.tbik.dist import Alone, GroupExchange, SharedMemoryExchange
 
         torch.set_num_threads(threads)
-        module, function = name.split(":")
-        work = getattr(importlib.import_module(module), function)
+        work = _found(*name)
         dist.init_process_group(
             "gloo", init_method=f"file://{store}", rank=rank, world_size=world,
             timeout=datetime.timedelta(seconds=seconds),
