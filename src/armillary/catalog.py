@@ -30,6 +30,7 @@ BUILT_IN: tuple[str, ...] = (
     "armillary.rl.maxmin_morl",
     "armillary.serving.climb",
     "armillary.serving.hexgen",
+    "armillary.serving.tbik",
 )
 
 #: The fields of the library and what each is about.
