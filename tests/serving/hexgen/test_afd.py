@@ -36,9 +36,10 @@ def prompts() -> list[list[int]]:
     ]
 
 
-def test_split_gives_the_tokens_of_the_whole(folder, prompts) -> None:
+@pytest.mark.parametrize("n_attn", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_split_gives_the_tokens_of_the_whole(folder, prompts, n_attn: int) -> None:
     truth = afd.monolithic(folder, prompts, 6)
-    with afd.AfdGroup(folder, n_attn=2) as group:
+    with afd.AfdGroup(folder, n_attn=n_attn) as group:
         for micro in (1, 2, 3):
             found = group.run(prompts, 6, micro)
             assert found.tokens == truth
@@ -46,7 +47,7 @@ def test_split_gives_the_tokens_of_the_whole(folder, prompts) -> None:
             assert found.attention_s > 0
             assert found.ffn_s > 0
         with pytest.raises(ValueError, match="cannot be dealt evenly"):
-            group.run(prompts[:5], 6, 2)
+            group.run(prompts[:5], 6, 3)
         with pytest.raises(ValueError, match="max_tokens 2"):
             group.run(prompts, 1, 1)
         workers = list(group._workers)

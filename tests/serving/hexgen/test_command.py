@@ -105,6 +105,20 @@ def test_broken_traces_and_plans_are_told(trace, tmp_path, capsys) -> None:
     assert hexgen("sim", tmp_path / "none.json", trace) == 2
 
 
+def test_deploy_writes_what_starts_the_plan(trace, tmp_path) -> None:
+    out = tmp_path / "plan.json"
+    common = ("--model", MODEL, "--trace", trace, "--prices", "paper", "--modes", "agg")
+    assert hexgen("plan", *common, "--budget", 12.28, "-o", out) == 0
+    fleet = json.loads(out.read_text())["fleet"]
+    assert hexgen("deploy", out, "-o", tmp_path / "start.sh") == 0
+    lines = (tmp_path / "start.sh").read_text().splitlines()
+    assert sum("vllm serve" in line for line in lines) == sum(c["count"] for c in fleet)
+    assert hexgen("deploy", out, "--target", "ray", "-o", tmp_path / "serve.json") == 0
+    found = json.loads((tmp_path / "serve.json").read_text())
+    assert len(found["applications"]) == len(fleet)
+    assert hexgen("deploy", out, "--target", "moon", "-o", tmp_path / "x.sh") == 2
+
+
 def test_autoscale(trace, tmp_path, capsys) -> None:
     summary = tmp_path / "s.json"
     common = ("autoscale", trace, "--model", MODEL, "--prices", "paper")

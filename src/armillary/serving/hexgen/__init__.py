@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from armillary.serving.hexgen.closing import close_loop as close_loop
     from armillary.serving.hexgen.closing import compare as compare
     from armillary.serving.hexgen.closing import sustained as sustained
+    from armillary.serving.hexgen.deploy import DeployError as DeployError
+    from armillary.serving.hexgen.deploy import deploy_local as deploy_local
     from armillary.serving.hexgen.model_shape import ModelShape as ModelShape
     from armillary.serving.hexgen.optables import OpTable as OpTable
     from armillary.serving.hexgen.planner import InfeasibleError as InfeasibleError
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Catalog": "catalog",
+    "DeployError": "deploy",
     "Failure": "simulator",
     "Gpu": "catalog",
     "HpaLike": "autoscaler",
@@ -63,6 +66,7 @@ _HOMES = {
     "autoscale": "autoscaler",
     "close_loop": "closing",
     "compare": "closing",
+    "deploy_local": "deploy",
     "plan": "planner",
     "simulate": "simulator",
     "sustained": "closing",

@@ -224,14 +224,11 @@ def monolithic(
     found = []
     with torch.inference_mode():
         for prompt in prompts:
-            ids = torch.tensor([list(prompt)])
-            out = model(ids, use_cache=True)
-            row = []
-            for _ in range(max_tokens):
-                token = out.logits[:, -1].argmax(-1, keepdim=True)
-                row.append(int(token))
-                out = model(token, past_key_values=out.past_key_values, use_cache=True)
-            found.append(row)
+            whole = model.generate(
+                torch.tensor([list(prompt)]), max_new_tokens=max_tokens,
+                min_new_tokens=max_tokens, do_sample=False, eos_token_id=None, pad_token_id=0,
+            )  # fmt: skip
+            found.append(whole[0, len(prompt) :].tolist())
     return found
 
 

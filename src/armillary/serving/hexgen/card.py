@@ -24,6 +24,8 @@ CARD = Card(
         "static-gain-list",
         "dynamic-gain",
         "dynamic-attainment",
+        "wait-md1",
+        "wait-mm5",
         "split-same-tokens",
         "split-overlap",
         "split-cycle",

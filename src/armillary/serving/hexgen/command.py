@@ -215,6 +215,40 @@ def autoscale(
         output.write_json(summary, {"policy": policy, "figures": figures})
 
 
+@app.command()
+def deploy(
+    plan: PlanFile,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="A script (.sh), or Ray's configuration (.json).")
+    ],
+    target: Annotated[str, typer.Option(help="vllm-cmd or ray.")] = "vllm-cmd",
+    model: Annotated[str | None, typer.Option(help="What the engine loads.")] = None,
+    first_port: Annotated[int, typer.Option(min=1, max=65000)] = 8100,
+) -> None:
+    """Write what starts a plan's replicas: vLLM commands, or a configuration for `serve deploy`.
+
+    Example: armillary hexgen deploy plan.json --target vllm-cmd -o start.sh
+    """
+    _need_extra()
+    import shlex
+
+    from armillary.serving.hexgen.planner import Plan
+
+    if target not in ("vllm-cmd", "ray"):
+        raise ValueError(f"--target {target!r}: it must be vllm-cmd or ray")
+    _check_target(out, ".sh" if target == "vllm-cmd" else ".json")
+    fleet = Plan.load(plan)
+    if target == "ray":
+        output.write_json(out, fleet.to_ray_serve(model=model))
+    else:
+        lines = [
+            " ".join([*(f"{k}={v}" for k, v in b.env.items()), shlex.join(b.argv)]) + " &"
+            for b in fleet.to_vllm(model=model, first_port=first_port)
+        ]
+        output.write_text(out, "\n".join(["#!/bin/sh", *lines, "wait", ""]))
+    output.console().print(f"{sum(fleet.counts)} replicas -> {out}")
+
+
 def _tell(found: Plan, catalog: Catalog) -> None:
     console = output.console()
     console.print(found.describe())

@@ -169,6 +169,18 @@ class Plan:
             raise ValueError(f"{path.name}: it is no JSON, hence no plan") from None
         return cls.from_json(data, catalog)
 
+    def to_vllm(self, **options: Any) -> list[Any]:
+        """One ``vllm serve`` a replica; see `deploy.to_vllm`."""
+        from armillary.serving.hexgen.deploy import to_vllm
+
+        return to_vllm(self, **options)
+
+    def to_ray_serve(self, **options: Any) -> dict[str, Any]:
+        """Configuration for ``serve deploy``; see `deploy.to_ray_serve`."""
+        from armillary.serving.hexgen.deploy import to_ray_serve
+
+        return to_ray_serve(self, **options)
+
     def save(self, path: str | Path) -> None:
         """To a file, whole or not at all."""
         from armillary import output
