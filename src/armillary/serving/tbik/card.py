@@ -20,6 +20,7 @@ CARD = Card(
         "no-less-accurate",
         "one-output-a-prompt",
         "rivals-have-several",
+        "parts-are-needed",
         "eight-and-nine-ranks",
         "trainer-agrees",
         "learns-no-worse",

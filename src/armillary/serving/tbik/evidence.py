@@ -5,9 +5,9 @@ from __future__ import annotations
 from armillary.serving.tbik.evidence_exchange import EXCHANGE
 from armillary.serving.tbik.evidence_kernels import ACCURACY, KERNELS
 from armillary.serving.tbik.evidence_learning import LEARNING
-from armillary.serving.tbik.evidence_models import GENERATION, ROLLOUT, WIDE
+from armillary.serving.tbik.evidence_models import GENERATION, PARTS, ROLLOUT, WIDE
 from armillary.serving.tbik.evidence_speed import SPEED, SPEED_TWO
 
 EXPERIMENTS = (
-    KERNELS, ACCURACY, GENERATION, WIDE, ROLLOUT, LEARNING, EXCHANGE, SPEED, SPEED_TWO,
+    KERNELS, ACCURACY, GENERATION, PARTS, WIDE, ROLLOUT, LEARNING, EXCHANGE, SPEED, SPEED_TWO,
 )  # fmt: skip

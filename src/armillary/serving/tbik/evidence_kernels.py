@@ -253,7 +253,7 @@ KERNELS = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 10},
+    seeds={"smoke": 1, "quick": 3, "full": 3, "long": 10},
     packages=("torch",),
 )
 

@@ -16,7 +16,7 @@ from armillary.evidence.shapes import (
 )  # fmt: skip
 from armillary.serving.tbik.evidence_kernels import NEEDS
 
-STEPS = {"smoke": 2, "quick": 10, "full": 80, "long": 300}
+STEPS = {"smoke": 2, "quick": 10, "full": 40, "long": 300}
 
 
 def game(cell: Cell) -> None:
@@ -62,6 +62,6 @@ LEARNING = Experiment(
             ),
         ),
     ),
-    seeds={"smoke": 1, "quick": 3, "full": 8, "long": 20},
+    seeds={"smoke": 1, "quick": 3, "full": 5, "long": 20},
     packages=("torch", "transformers"),
 )

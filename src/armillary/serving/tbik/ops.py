@@ -60,8 +60,7 @@ def _check(name: str, x: Any) -> Tensor:
         )
     if x.device.type != "cpu":
         raise ValueError(
-            f"{name} is on {x.device}: these kernels run on the CPU; "
-            "armillary.serving.tbik.triton_gemm has the product for GPUs"
+            f"{name} is on {x.device}: these kernels run on the CPU; move it there with .cpu()"
         )
     return x
 
