@@ -11,7 +11,7 @@ CARD = Card(
     paper=Paper(
         "Deterministic Inference across Tensor Parallel Sizes That Eliminates Training-Inference "
         "Mismatch",
-        "Zhang et al.",
+        "Zhang, Ding, Yuan, Liu, Mao, Xing, Liu",
         "ICML 2026",
         "https://arxiv.org/abs/2511.17826",
     ),
