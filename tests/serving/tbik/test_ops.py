@@ -130,9 +130,14 @@ def test_a_changed_weight_is_packed_again():
 def test_operators_pass_the_checks_of_torch_library():
     x, w = torch.randn(3, 70, requires_grad=True), torch.randn(5, 70, requires_grad=True)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(torch.ops.armillary.tree_linear, (x, w, None, 64), test_utils=tests)
-    torch.library.opcheck(torch.ops.armillary.rms_norm, (x, w[0], 1e-5), test_utils=tests)
-    torch.library.opcheck(torch.ops.armillary.silu, (x,), test_utils=tests)
+    operators = torch.ops.armillary
+    for operator, arguments in (
+        (operators.tree_linear, (x, w, None, 64)),
+        (operators.rms_norm, (x, w[0], 1e-5)),
+        (operators.silu, (x,)),
+    ):
+        found = torch.library.opcheck(operator, arguments, test_utils=tests)
+        assert found == dict.fromkeys(tests, "SUCCESS")
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ class TreeLinear(nn.Module):
         cut = self.exchange.world > 1 and (self.plan is not None or bool(self.sizes))
         if ops.wants_operator(x, self.weight, self.bias):
             if cut:
-                raise NotImplementedError(
+                raise RuntimeError(
                     "a layer cut among ranks has no gradient: train on one rank (whose bits are "
                     "the same), or call this one under torch.no_grad()"
                 )

@@ -142,18 +142,18 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _tree_linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     """dX = dY W (over N in order), dW = dY^T X and db = dY^T 1 (over tokens in order)."""
-    x, weight = ctx.saved_tensors
+    x, weight = ctx.saved_tensors  # products by the operator, so that a compiler can trace them
     dx = dw = db = None
     flat = grad.reshape(-1, grad.shape[-1])
     if ctx.needs_input_grad[0]:
-        dx = tree_linear(flat, pack(weight.t()), leaf=ctx.leaf).reshape(x.shape)
+        dx = _tree_linear(flat, weight.t(), None, ctx.leaf).reshape(x.shape)
     tokens = x.detach().float().reshape(-1, x.shape[-1])
     if ctx.needs_input_grad[1]:
         up = flat.float().t()
-        dw = tree_linear(up, pack(tokens.t()), leaf=ctx.leaf).to(weight.dtype)
+        dw = _tree_linear(up, tokens.t(), None, ctx.leaf).to(weight.dtype)
     if ctx.has_bias and ctx.needs_input_grad[2]:
         ones = torch.ones(1, len(flat))
-        db = tree_linear(ones, pack(flat.float().t()), leaf=ctx.leaf)[0].to(weight.dtype)
+        db = _tree_linear(ones, flat.float().t(), None, ctx.leaf)[0].to(weight.dtype)
     return dx, dw, db, None
 
 
