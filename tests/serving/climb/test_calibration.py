@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pandas as pd
@@ -42,3 +43,13 @@ def test_replay_writes_what_came_of_each_request(served, tmp_path, capsys):
     assert table["tokens"].tolist() == [3, 5, 0, 2]
     assert (table["ttft"].dropna() > 0).all()
     assert "1 of 4 requests were not answered" in capsys.readouterr().err
+
+
+def test_calibration_runs_where_an_event_loop_runs(served):
+    """As in a notebook."""
+
+    async def cell(address: str):
+        return calibrate(address, NAMES, base_model="base", slots=2, batches=(1, 2))
+
+    with served(create_engine(EngineModel(base=0.01, load=0.02), 2, NAMES)) as address:
+        assert asyncio.run(cell(address)).model.base > 0

@@ -8,7 +8,6 @@ non-negative least squares on medians, and tried on a burst that was not fitted.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from armillary.serving.climb.engine_model import EngineModel
-from armillary.serving.climb.loading import Sent, replay, to_table
+from armillary.serving.climb.loading import Sent, replay, run_to_end, to_table
 
 BATCHES = (1, 2, 4, 8, 16)
 PROMPTS = (8, 64, 256)
@@ -78,7 +77,7 @@ def calibrate(
     """
     if len(adapters) < 2:
         raise ValueError(f"adapters: {len(adapters)} given; at least two are needed")
-    return asyncio.run(_calibrate(address, list(adapters), base_model, slots, max_batch, batches))
+    return run_to_end(_calibrate(address, list(adapters), base_model, slots, max_batch, batches))
 
 
 async def _calibrate(

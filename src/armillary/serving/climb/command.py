@@ -82,16 +82,15 @@ def serve(
 
 def _check_upstreams(config: ClimbConfig) -> None:
     """Ask the engines before the server starts, so that what is wrong is told in one line."""
-    import asyncio
-
     from armillary.serving.climb.app import Ingress
+    from armillary.serving.climb.loading import run_to_end
 
     async def ask() -> None:
         ingress = Ingress(config)
         await ingress.open()
         await ingress.close()
 
-    asyncio.run(ask())
+    run_to_end(ask())
 
 
 @app.command()
@@ -220,17 +219,15 @@ def replay(
     Example: armillary climb replay trace.csv --target http://127.0.0.1:8080 -o runs.parquet
     """
     _need_extra()
-    import asyncio
-
     from armillary.serving.climb.loading import replay as send
-    from armillary.serving.climb.loading import to_table
+    from armillary.serving.climb.loading import run_to_end, to_table
     from armillary.serving.climb.traces import read_trace
 
     _check_target(out, "-o", ".csv", ".parquet")
     if not target.startswith(("http://", "https://")):
         raise ValueError(f"--target {target!r}: expected http://host:port")
     traffic = read_trace(trace)
-    results = asyncio.run(
+    results = run_to_end(
         send(traffic, target.rstrip("/"), base_model=base_model, most_seconds=seconds)
     )
     table = to_table(traffic, results)

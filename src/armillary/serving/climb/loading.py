@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import dataclasses
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import aiohttp
     import pandas as pd
+
+T = TypeVar("T")
 
 #: A word that is about one token in most vocabularies.
 WORD = "word "
@@ -142,3 +145,13 @@ def to_table(trace: pd.DataFrame, results: Sequence[Sent]) -> pd.DataFrame:
         table[name] = [getattr(result, name) for result in results]
     table["ttft"] = table["first"] - table["due"]
     return pd.DataFrame(table)
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns, also where this thread's event loop runs, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
