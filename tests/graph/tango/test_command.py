@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import re
 
 import networkx as nx
 import numpy as np
@@ -278,3 +279,56 @@ def test_arrays_that_do_not_belong_together_are_refused(tmp_path, capsys, arrays
     (tmp_path / "g.npz").write_text("no archive")
     assert tango("train", tmp_path / "g.npz", "-o", tmp_path / "m.safetensors") == 2
     assert "is no .npz file" in capsys.readouterr().err
+
+
+def written(folder, name: str, text: str):
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges"),
+    [
+        ("001 1 2 x1", "001,1 1,2"),  # 001 and 1 are two nodes
+        ("1 2 3", "1,2 2, 3"),
+        ("NA null nan None", "NA,null nan,None"),
+    ],
+)
+def test_names_of_nodes_are_text_as_it_stands(tmp_path, nodes, edges):
+    names = nodes.split()
+    rows = "\n".join(f"{name},{i}.5" for i, name in enumerate(names))
+    table = written(tmp_path, "n.csv", f"id,größe\n{rows}\n")
+    ends = edges.replace(", ", ",~").replace(" ", "\n").replace("~", " ")
+    found = read(written(tmp_path, "e.csv", f"source,target\n{ends}\n"), table, Columns())
+    assert found.nodes == names
+    assert found.features == ["größe"]
+    assert found.graph.edge_index.shape == (2, 4)
+
+
+def test_words_that_are_taken_for_no_target_are_told(tmp_path, capsys):
+    rows = "\n".join(f"{i},{i % 3},{['None', 'NA', 'yes', 'no', ''][i % 5]}" for i in range(20))
+    nodes = written(tmp_path, "n.csv", f"id,a,answer\n{rows}\n")
+    edges = written(tmp_path, "e.csv", "source,target\n0,1\n1,2\n")
+    out = tmp_path / "m.safetensors"
+    arguments = ("train", edges, "--nodes", nodes, "--target", "answer", "-o", out, "--epochs", 1)
+    assert tango(*arguments) == 0
+    said = capsys.readouterr()
+    assert "8 labelled nodes, 2 classes" in said.out
+    assert "whose answer reads NA or None are taken for unlabelled" in " ".join(said.err.split())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ("id,a\nu,1\nv,\n", "source,target\nu,v\n", "feature 'a' is nan at node 'v'"),
+        ("id,a\nu,1e300\nv,1\n", "source,target\nu,v\n", "feature 'a' is 1e+300 at node 'u'"),
+        ("id,a\nu,1\n,2\n", "source,target\nu,u\n", "'id' is empty in data row 1"),
+        ("id,a\nu,1\nv,2\n", "source,target,weight\nu,v,heavy\n", "weight holds text"),
+        ("", "source,target\nu,v\n", "n.csv cannot be read as a table"),
+        ("id,a\nu,1\nv,2\n", "", "e.csv cannot be read as a table"),
+    ],
+)
+def test_tables_are_refused_by_column_and_row(tmp_path, nodes, edges, said):
+    table, ends = written(tmp_path, "n.csv", nodes), written(tmp_path, "e.csv", edges)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        read(ends, table, Columns())

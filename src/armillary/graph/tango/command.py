@@ -88,6 +88,11 @@ def train(
     chosen = tuple(part.strip() for part in features.split(",") if part.strip())
     columns = Columns(node_id, graph_column, target, chosen, directed, task)
     data = _read(graph, nodes, columns)
+    if data.blanks:
+        output.console().note(
+            f"{task}s whose {target} reads {' or '.join(data.blanks)} are taken for unlabelled; if "
+            "that is a class, write another word for it"
+        )
     y, known, what = _labels(data, task, target, kind)
     model = SklearnTango(
         hidden, layers, epochs=epochs, lr=lr, dropout=dropout, backbone=backbone, random_state=seed
@@ -234,8 +239,8 @@ def _labels(data: Dataset, task: str, target: str, kind: str) -> tuple[Any, Any,
     y, what = targets_as(data.targets, known, kind)
     if y.dtype.kind != "f" and len(np.unique(y[known])) == 1:
         raise ValueError(
-            f"every labelled {task} is of the class {y[known][0]!r}: nothing tells classes apart, "
-            "two are needed at least"
+            f"every labelled {task} is of the class {str(y[known][0])!r}: nothing tells classes "
+            "apart, two are needed at least"
         )
     return y, known, what
 
