@@ -332,3 +332,27 @@ def test_tables_are_refused_by_column_and_row(tmp_path, nodes, edges, said):
     table, ends = written(tmp_path, "n.csv", nodes), written(tmp_path, "e.csv", edges)
     with pytest.raises(ValueError, match=re.escape(said)):
         read(ends, table, Columns())
+
+
+@pytest.mark.parametrize("x", [np.ones(6), np.ones((6, 1)).astype(str), np.ones((6, 1)) * 1j])
+def test_features_that_are_no_table_of_numbers_are_refused(tmp_path, x):
+    np.savez(tmp_path / "g.npz", x=x, edge_index=np.zeros((2, 0), int), y=np.arange(6) % 2)
+    with pytest.raises(ValueError, match=r"g\.npz: x holds .* it must hold numbers"):
+        read(tmp_path / "g.npz", None, Columns())
+
+
+def test_graphs_with_several_targets_keep_them_all(tmp_path):
+    data = pytest.importorskip("torch_geometric.data").Data
+
+    def saved(*rows: list[float]):
+        graphs = [
+            data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([row]))
+            for row in rows
+        ]
+        torch.save(graphs, tmp_path / "g.pt")
+        return read(tmp_path / "g.pt", None, Columns(task="graph")).targets
+
+    np.testing.assert_array_equal(saved([1.0, 2.0], [3.0, 4.0]), [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(saved([1.0], [3.0]), [1, 3])
+    with pytest.raises(ValueError, match="y of graph 1 holds 1 values and that of graph 0 2"):
+        saved([1.0, 2.0], [3.0])

@@ -332,6 +332,11 @@ def _arrays(path: Path) -> Dataset:
             f"{path.name} has no {' and no '.join(missing)}; it holds "
             f"{', '.join(held) or 'nothing'}"
         )
+    if held["x"].ndim != 2 or held["x"].dtype.kind not in "iufb":
+        raise ValueError(
+            f"{path.name}: x holds {held['x'].dtype} in the shape {held['x'].shape}; it must hold "
+            "numbers, (nodes, channels)"
+        )
     for name in ("edge_index", "batch"):
         if name in held and held[name].dtype.kind not in "iu":
             raise ValueError(
@@ -379,12 +384,23 @@ def _pyg(path: Path) -> Dataset:
     if isinstance(found, (list, tuple)):
         targets = None
         if all(g.y is not None for g in graphs):
-            targets = np.array([g.y.reshape(-1)[0].item() for g in graphs])  # pyright: ignore
+            targets = _one_each(path, [g.y.reshape(-1).numpy() for g in graphs])  # pyright: ignore
         for g in graphs:
             g.y = None
         return _numbered(joined(graphs), targets)
     y = graphs[0].y
     return _numbered(graphs[0], None if y is None else y.numpy())
+
+
+def _one_each(path: Path, rows: list[NDArray[Any]]) -> NDArray[Any]:
+    """(G, targets) of graphs that hold their own."""
+    for i, row in enumerate(rows):
+        if len(row) != len(rows[0]) or not len(row):
+            raise ValueError(
+                f"{path.name}: y of graph {i} holds {len(row)} values and that of graph 0 "
+                f"{len(rows[0])}: give each graph one, or as many as the others"
+            )
+    return np.stack(rows)
 
 
 def _containers() -> list[Any]:
