@@ -60,6 +60,21 @@ def test_train_predict_and_trace_tables(karate, capsys):
     assert chart.read_text().startswith("<svg")
 
 
+def test_a_trace_of_endless_energies_says_so(karate, capsys):
+    model, nodes = karate / "m.safetensors", karate / "nodes.csv"
+    tables = [karate / "edges.csv", "--nodes", nodes]
+    assert tango("train", *tables, "--target", "club", "-o", model, "--epochs", 2) == 0
+    rows = nodes.read_text("utf-8").splitlines()
+    columns = rows[0].split(",")
+    place = next(i for i, name in enumerate(columns) if name not in ("id", "node", "club"))
+    cells = rows[1].split(",")
+    cells[place] = "1e20"
+    nodes.write_text("\n".join([rows[0], ",".join(cells), *rows[2:]]) + "\n", "utf-8")
+    capsys.readouterr()
+    assert tango("trace", model, *tables, "-o", karate / "t.csv") == 0
+    assert "1 of 1 graphs are not finite" in capsys.readouterr().err
+
+
 def test_a_model_comes_back_as_it_was(karate):
     model, graph = karate / "m.safetensors", karate / "karate.graphml"
     assert tango("train", graph, "--target", "club", "-o", model, "--epochs", 2) == 0

@@ -19,6 +19,11 @@ def build():
     return plain_mlp(6, 64, inputs=16)
 def nothing():
     return 3
+def broken():
+    network = build()
+    with torch.no_grad():
+        next(network.parameters())[0] = float("nan")
+    return network
 def divides():
     return Divides()
 def silent():
@@ -219,3 +224,12 @@ def test_a_loss_that_runs_away_is_told(folder, capsys):
     arguments = ["--model", "deep_ms_resnet:7", "--steps", "3", "--lr", "1e30"]
     assert run(["spikeinit", "train", *arguments]) == 0
     assert "ran away: take a lower --lr" in capsys.readouterr().err
+
+
+def test_weights_that_are_not_finite_are_named(folder, capsys):
+    words = ["spikeinit", CHECK[0], "spikeinit_test_model:broken", *CHECK[1:]]
+    assert run(words) == 2
+    told = capsys.readouterr().err
+    assert "weight holds NaN or infinite numbers" in told
+    assert not (folder / "p.csv").exists()
+    assert run([*words, "--init"]) == 0

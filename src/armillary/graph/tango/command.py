@@ -197,6 +197,12 @@ def trace(
         f"{float(found.energy[-1].sum()):.6g}, rising steps {int(found.rising.sum())}, largest "
         f"|cosine| {float(found.cosine.abs().max()):.1e} -> {out}"
     )
+    lost = int((~found.energy.isfinite()).any(0).sum())
+    if lost:
+        output.console().note(
+            f"warning: the energies of {lost} of {graphs} graphs are not finite: their features "
+            "lie far outside of those that were learnt from, and nothing can be told of their steps"
+        )
 
 
 def _chart(rows: list[list[Any]]) -> dict[str, Any]:

@@ -149,6 +149,12 @@ def check(
 
     torch.manual_seed(seed)
     network = _build(model)
+    for name, weight in () if init else network.named_parameters():
+        if not bool(torch.isfinite(weight).all()):
+            raise ValueError(
+                f"model {model!r}: {name} holds NaN or infinite numbers, so that no layer says "
+                "anything: mend it, or draw weights anew with --init"
+            )
     if init:
         generator = torch.Generator().manual_seed(seed)
         wanted = 0.1 if rate is None else rate
