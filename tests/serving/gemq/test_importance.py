@@ -44,7 +44,7 @@ def by_definition(model, row, layer, expert, bits, *, weighted):
 @pytest.mark.parametrize("kind", ["mixtral", "qwen2_moe", "deepseek_v2"])
 def test_coefficients_are_those_of_the_definition(kind, tokens):
     model = small_moe(kind)
-    found = collect(model, tokens[:2], bits=(1, 3), group=64)
+    found = collect(model, tokens[:2], bits=(1, 3), group=64, rounding="nearest")
     for layer, expert, s in ((0, 0, 0), (0, 3, 1), (len(found.layers) - 1, 2, 1)):
         for table, weighted in ((found.fisher_raw, True), (found.recon, False)):
             expected = sum(

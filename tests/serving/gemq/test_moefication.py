@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from armillary import corpora
 from armillary.serving.gemq import moefy, sequences
 from armillary.serving.gemq.evaluation import Reference, evaluate, log_ppl
 from armillary.serving.gemq.layouts import blocks
@@ -122,16 +121,3 @@ def test_documents_are_not_joined_and_too_little_text_is_told():
     assert drawn.shape == (5, 4)
     with pytest.raises(ValueError, match="17 tokens in 2 documents, 1 whole sequences of 8; 3 are"):
         sequences(Letters(), ["a" * 10, "b" * 7], 8, 3)
-
-
-def test_topics_are_dealt_to_parts_that_share_no_document():
-    topics = corpora.python_topics()
-    assert len(topics) > 60
-    shares = {"one": 0.6, "two": 0.25, "three": 0.15}
-    parts = corpora.split(topics, shares)
-    assert sorted(t for texts in parts.values() for t in texts) == sorted(topics.values())
-    total = sum(map(len, topics.values()))
-    for name, share in shares.items():
-        assert abs(sum(map(len, parts[name])) / total - share) < 0.1
-    with pytest.raises(ValueError, match="are too few"):
-        corpora.split({"a": "x"}, shares)

@@ -33,7 +33,7 @@ from armillary.serving.gemq.importance import Importance
 
 Doubles = NDArray[np.float64]
 Scope = Literal["global", "layer"]
-Weighting = Literal["fisher", "recon", "frequency"]
+Weighting = Literal["fisher", "fisher-raw", "recon", "frequency"]
 Budget = Literal["true", "nominal"]
 
 
@@ -170,8 +170,9 @@ def allocate(
         budget: ``"true"`` counts codes, scales and zeros; ``"nominal"`` counts bits of codes, as
             the authors do.
         scope: ``"global"``: one program; ``"layer"``: each layer gets its share of the budget.
-        weighting: ``"fisher"``: squared gradients times squared error; ``"recon"``: squared error;
-            ``"frequency"``: frequency times routing weight times squared error.
+        weighting: ``"fisher"``: squared gradients times squared error; ``"fisher-raw"``: the same
+            as the authors have it, no position left out, nothing clipped; ``"recon"``: squared
+            error; ``"frequency"``: frequency times routing weight times squared error.
         diversity: in each layer one expert at the largest and one at the second largest width.
         trust: each layer's mean bits may exceed the average by so much; None: no cap.
         solver: HiGHS, or Lagrange multipliers alone.

@@ -21,7 +21,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Doubles = NDArray[np.float64]
+Rounding = Literal["gptq", "searched", "nearest"]
 
 #: The first positions of a sequence have gradients that drown the others (attention sinks).
 SINKS = 4
@@ -131,6 +132,7 @@ def collect(
     *,
     bits: Sequence[int] = (1, 2, 3),
     group: int | None = None,
+    rounding: Rounding = "nearest",
     reference: Any = None,
     strict: bool = False,
     bar: Callable[[Iterable[Any]], Iterable[Any]] = iter,
@@ -142,6 +144,9 @@ def collect(
         tokens: (N, T) calibration sequences.
         bits: the widths, ascending, out of 1, 2, 3 and 4.
         group: features that share a scale; None: 128 where it divides all matrices, else 64.
+        rounding: how experts are rounded to measure them: ``"nearest"``: to nearest, from the
+            least to the largest value, as the authors do; ``"searched"``: with ranges of least
+            error; ``"gptq"``: fitted to the same tokens, which flatters where those are few.
         reference: the model whose experts are the target, if not ``model`` itself (for progressive
             re-estimation: ``model`` is then the quantised one).
         strict: raise when an expert saw no token, instead of warning.
@@ -160,6 +165,8 @@ def collect(
 
     found = blocks(model)
     widths = checked_widths(bits)
+    if rounding not in ("gptq", "searched", "nearest"):
+        raise ValueError(f"rounding={rounding!r}: it must be 'gptq', 'searched' or 'nearest'")
     if tokens.ndim != 2 or tokens.shape[0] < 1 or tokens.shape[1] < SINKS + 2:
         raise ValueError(
             f"tokens has shape {tuple(tokens.shape)}: (sequences, length) with at least one "
@@ -188,9 +195,11 @@ def collect(
     for i, source in enumerate(sources):
         act = source.experts.act_fn
         pieces = [passed[i] for passed in stored]
+        passed = [(x, index) for x, index, _, _ in pieces]
+        every = [_rounded(source, b, group, rounding, passed) for b in widths]
         for e in range(experts):
             gate_up, down = expert_weights(source.experts, e)
-            rounded = [_rounded(gate_up, down, b, group) for b in widths]
+            rounded = [pairs[e] for pairs in every]
             for s, (first, second) in enumerate(rounded):
                 totals["weights"][i, e, s] = float(
                     (gate_up - first).double().square().sum()
@@ -252,13 +261,25 @@ def checked_widths(bits: Sequence[int]) -> tuple[int, ...]:
     return widths
 
 
-def _rounded(gate_up: Tensor, down: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor]:
+def _rounded(
+    block: Any, bits: int, group: int, rounding: str, passed: list[tuple[Tensor, Tensor]]
+) -> list[tuple[Tensor, Tensor]]:
+    """A block's experts, all rounded to one width: gate and up, and down, as plain numbers."""
     from armillary.serving.gemq.gptq import rounded
+    from armillary.serving.gemq.layouts import expert_weights
+    from armillary.serving.gemq.quantization import round_experts
 
-    return (
-        rounded(gate_up, bits, group).dequantised()[:, : gate_up.shape[1]],
-        rounded(down, bits, group).dequantised()[:, : down.shape[1]],
-    )
+    if rounding == "gptq":
+        pairs = round_experts(block, [bits] * block.count, group, passed)
+    else:
+        search = rounding == "searched"
+        weights = [expert_weights(block.experts, e) for e in range(block.count)]
+        pairs = [
+            (rounded(w, bits, group, search=search), rounded(d, bits, group, search=search))
+            for w, d in weights
+        ]
+    hidden, inner = expert_weights(block.experts, 0)[1].shape
+    return [(w.dequantised()[:, :hidden], d.dequantised()[:, :inner]) for w, d in pairs]
 
 
 def _watch(

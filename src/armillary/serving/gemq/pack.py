@@ -35,6 +35,7 @@ class PackedMatrix(nn.Module):
         self.columns, self.features = columns, features
         self.bits, self.group = width_of(features, bits), group
         self.padded = -(-features // CHUNK) * CHUNK
+        self._seen: tuple[int, native.Quantised] | None = None
         panels, groups = -(-columns // 16), -(-self.padded // group)
         shape = (panels, self.padded // 32, self.bits, 16)
         self.words = _constant(torch.zeros(shape, dtype=torch.int32))
@@ -71,13 +72,24 @@ class PackedMatrix(nn.Module):
 
         return super()._apply(kept, recurse)
 
-    def _view(self) -> native.Quantised:
-        return native.Quantised(
-            self.words.detach().numpy().view(np.uint32),
-            self.scales.detach().numpy(),
-            None if self.zeros is None else self.zeros.detach().numpy(),
-            self.bits, self.columns, self.padded, self.group,
-        )  # fmt: skip
+    def view(self) -> native.Quantised:
+        """The packed arrays as numpy sees them, without a copy (on the CPU)."""
+        where = self.words.data_ptr()
+        if self._seen is None or self._seen[0] != where:
+            found = native.Quantised(
+                self.words.detach().numpy().view(np.uint32),
+                self.scales.detach().numpy(),
+                None if self.zeros is None else self.zeros.detach().numpy(),
+                self.bits,
+                self.columns,
+                self.padded,
+                self.group,
+            )
+            self._seen = where, found
+        return self._seen[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_seen": None}  # a copy looks at its own arrays
 
     def dequantised(self) -> Tensor:
         """(N, K) float32."""
@@ -103,7 +115,7 @@ class PackedMatrix(nn.Module):
             if self.padded != self.features:
                 flat = nn.functional.pad(flat, (0, self.padded - self.features))
             rows = np.ascontiguousarray(flat.numpy())
-            found = native.quantised_gemm(rows, self._view(), threads=torch.get_num_threads())
+            found = native.quantised_gemm(rows, self.view(), threads=torch.get_num_threads())
             out = torch.from_numpy(found)
         else:
             out = flat @ self.dequantised().T
@@ -161,6 +173,8 @@ class PackedExperts(nn.Module):
 
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """(T, H) tokens, (T, k) indices and weights -> (T, H)."""
+        if self._quick(hidden_states):
+            return self._few(hidden_states, top_k_index, top_k_weights)
         out = torch.zeros_like(hidden_states)
         index = top_k_index.detach()
         for e in sorted(set(index.flatten().tolist())):
@@ -171,6 +185,40 @@ class PackedExperts(nn.Module):
             found = self.down[e](self.act_fn(gate) * up) * top_k_weights[token, place, None]
             out = out.index_add(0, token, found.to(out.dtype))
         return out
+
+    def _quick(self, x: Tensor) -> bool:
+        """Whether few tokens go through the kernels, with nothing of torch in between."""
+        return (
+            len(x) <= KERNEL_ROWS
+            and x.device.type == "cpu"
+            and not (torch.is_grad_enabled() and x.requires_grad)
+            and isinstance(self.act_fn, nn.SiLU)
+        )
+
+    def _few(self, x: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        threads = torch.get_num_threads()
+        rows, chosen = x.detach().float().numpy(), index.numpy()
+        share = weights.detach().float().numpy()
+        out = np.zeros_like(rows)
+        for e in sorted(set(chosen.ravel().tolist())):
+            if e >= self.num_experts:
+                continue
+            token, place = (chosen == e).nonzero()
+            first: Any = self.gate_up[e]
+            last: Any = self.down[e]
+            both = native.quantised_gemm(_wide(rows[token], first), first.view(), threads=threads)
+            inner = both.shape[1] // 2
+            middle = native.silu(np.ascontiguousarray(both[:, :inner])) * both[:, inner:]
+            found = native.quantised_gemm(_wide(middle, last), last.view(), threads=threads)
+            out[token] += found * share[token, place][:, None]
+        return torch.from_numpy(out).to(x.dtype)
+
+
+def _wide(rows: Any, matrix: PackedMatrix) -> Any:
+    """Rows with zeros up to the features that a padded matrix has."""
+    if matrix.padded == matrix.features:
+        return rows
+    return np.pad(rows, ((0, 0), (0, matrix.padded - matrix.features)))
 
 
 def _constant(t: Tensor) -> nn.Parameter:

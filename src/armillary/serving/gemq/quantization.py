@@ -35,7 +35,7 @@ from armillary.serving.gemq.pack import PackedExperts, PackedLinear, PackedMatri
 from armillary.serving.gemq.router_ft import RouterFT, tune_routers
 from armillary.serving.gemq.rtn import Coded, width_of
 
-Quantizer = Literal["gptq", "rtn"]
+Quantizer = Literal["gptq", "rtn", "hqq"]
 Bar = Callable[[Iterable[Any]], Iterable[Any]]
 Pair = tuple[Coded, Coded]
 
@@ -84,7 +84,8 @@ def quantize(
         model: a mixture-of-experts causal language model of transformers.
         plan: from `allocate`.
         tokens: (N, T) calibration sequences.
-        quantizer: ``"gptq"``, or ``"rtn"`` (to nearest, no calibration).
+        quantizer: ``"gptq"``, ``"rtn"`` (to nearest, no calibration) or ``"hqq"`` (half-quadratic,
+            no calibration; the package hqq, 2 to 4 bits).
         attention_bits: width of attention and dense feed-forward layers; None: left as they are.
             Shared experts get the plan's largest width.
         router_ft: settings of router tuning; None: none.
@@ -98,8 +99,8 @@ def quantize(
         ValueError: the plan is of another model.
         RuntimeError: resident bytes differ from the plan's by more than 1 %.
     """
-    if quantizer not in ("gptq", "rtn"):
-        raise ValueError(f"quantizer={quantizer!r}: it must be 'gptq' or 'rtn'")
+    if quantizer not in ("gptq", "rtn", "hqq"):
+        raise ValueError(f"quantizer={quantizer!r}: it must be 'gptq', 'rtn' or 'hqq'")
     full = model
     work = model if inplace else copy.deepcopy(model)
     work.eval().requires_grad_(False)
@@ -197,14 +198,18 @@ def round_layers(
             done = kept.read(n) if kept is not None else None
             after = None
             if done is None:
-                rounded_linears = _round_linears(layer, here, plan.group, states, arguments, n)
+                rounded_linears = _round_linears(
+                    layer, here, plan.group, states, arguments, n, quantizer
+                )
                 if sequential:
                     _write_linears(layer, rounded_linears)
                 pairs: list[Pair] = []
                 if n in found:
                     i, block = found[n]
                     passed, after = _passed(layer, block, states, arguments, n)
-                    pairs = round_experts(block, plan.bits[i].tolist(), plan.group, passed)
+                    pairs = round_experts(
+                        block, plan.bits[i].tolist(), plan.group, passed, quantizer
+                    )
                 done = (pairs, rounded_linears)
                 if kept is not None:
                     kept.write(n, *done)
@@ -294,13 +299,17 @@ def _passed(
 
 
 def round_experts(
-    block: Block, bits: list[int], group: int, passed: list[tuple[Tensor, Tensor]] | None
+    block: Block,
+    bits: list[int],
+    group: int,
+    passed: list[tuple[Tensor, Tensor]] | None,
+    quantizer: Quantizer = "gptq",
 ) -> list[Pair]:
-    """Round a block's experts, those of one width together; without tokens to nearest."""
+    """Round a block's experts, those of one width together; without tokens each by itself."""
     weights = [expert_weights(block.experts, e) for e in range(block.count)]
     if passed is None:
         return [
-            (rounding.rounded(w, b, group), rounding.rounded(d, b, group))
+            (_alone(w, b, group, quantizer), _alone(d, b, group, quantizer))
             for (w, d), b in zip(weights, bits, strict=True)
         ]
     hessians = [_hessians(block, e, weights[e], passed) for e in range(block.count)]
@@ -315,6 +324,15 @@ def round_experts(
         for place, e in enumerate(members):
             done[e] = (_one(halves[0], place), _one(halves[1], place))
     return [pair for pair in done if pair is not None]
+
+
+def _alone(w: Tensor, bits: int, group: int, quantizer: Quantizer) -> Coded:
+    """Round a matrix without calibration."""
+    if quantizer == "hqq":
+        from armillary.serving.gemq.peers import half_quadratic
+
+        return half_quadratic(w, bits, group)
+    return rounding.rounded(w, bits, group)
 
 
 def _one(coded: Coded, place: int) -> Coded:
@@ -351,14 +369,14 @@ def _gram(rows: Tensor) -> Tensor:
 
 def _round_linears(
     layer: Any, widths: Mapping[str, int], group: int, states: list[Tensor],
-    arguments: list[list[dict[str, Any]]], n: int,
+    arguments: list[list[dict[str, Any]]], n: int, quantizer: Quantizer,
 ) -> dict[str, Coded]:  # fmt: skip
     if not widths:
         return {}
     modules = {name: layer.get_submodule(name) for name in widths}
     if not states:
         return {
-            name: rounding.rounded(module.weight.float(), widths[name], group)
+            name: _alone(module.weight.float(), widths[name], group, quantizer)
             for name, module in modules.items()
         }
     grams: dict[str, Tensor] = {}
