@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoModelForCausalLM
 
@@ -38,7 +39,7 @@ for name, chosen in (("one width", uniform_plan(importance, 3.0)), ("planned", p
 
 with tempfile.TemporaryDirectory() as folder:
     small.save(Path(folder) / "small", tokenizer)
-    again = AutoModelForCausalLM.from_pretrained(Path(folder) / "small")
+    again: Any = AutoModelForCausalLM.from_pretrained(Path(folder) / "small")
     prompt = tokenizer("The import statement", return_tensors="pt")
     answer = again.generate(**prompt, max_new_tokens=4, do_sample=False, pad_token_id=0)
     print("loaded again:", repr(tokenizer.decode(answer[0])))

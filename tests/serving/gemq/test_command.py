@@ -51,6 +51,11 @@ def test_from_text_to_a_small_model(place, capsys):
     assert "2 layers of 4 experts, 128 tokens" in capsys.readouterr().out
     assert run(["gemq", "allocate", "imp.npz", "--avg-bits", "3", "-o", "bits.json"]) == 0
     assert "3.000 bits on average" in capsys.readouterr().out
+    measured = ["moe", "imp.npz", "b.jsonl", "--avg-bits", "3", "-o", "capped.json", *SHORT]
+    for quantizer in ("rtn", "gptq"):
+        assert run(["gemq", "trust", *measured, "--quantizer", quantizer]) == 0
+        assert "cap above the average\tdivergence" in (said := capsys.readouterr().out)
+        assert "0\t" in said
     assert run(["gemq", "quantize", "moe", "bits.json", "a.txt", "-o", "small", *SHORT]) == 0
     assert "0.219 of bfloat16 -> small" in capsys.readouterr().out
     report = json.loads((place / "small" / "gemq_report.json").read_text())

@@ -112,6 +112,47 @@ def allocate(
 
 
 @app.command()
+def trust(
+    model: Model,
+    importance: Annotated[Path, typer.Argument(help="What `collect` wrote (.npz).")],
+    text: Text,
+    avg_bits: Annotated[float, typer.Option(help="Average width of experts.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A plan (.json).")],
+    quantizer: Annotated[str, typer.Option(help="How plans are rounded: rtn or gptq.")] = "rtn",
+    length: Length = 256,
+    count: Count = 4,
+    seed: Seed = 0,
+) -> None:
+    """Choose how far layers may leave the average, by quantising and measuring on held-back text.
+
+    Example: armillary gemq trust MODEL_DIR importance.npz held.txt --avg-bits 3 -o bits.json
+    """
+    _need_extra()
+    from armillary.serving.gemq.importance import Importance
+    from armillary.serving.gemq.trust import choose_trust
+
+    measured = Importance.load(importance)
+    loaded, tokenizer = _load(model)
+    tokens = _tokens(tokenizer, text, length, count, seed)
+    # GPTQ is fitted to one half and judged on the other; to nearest needs no text.
+    half = len(tokens) // 2 if quantizer == "gptq" else 0
+    if quantizer == "gptq" and not half:
+        raise ValueError(f"{text} has one sequence of {length} tokens: gptq needs two")
+    options: dict[str, Any] = {"quantizer": quantizer}
+    found = choose_trust(
+        loaded, measured, tokens[:half], tokens[half:], avg_bits=avg_bits,
+        bar=lambda plans: output.progress(plans, "plans"), **options,
+    )  # fmt: skip
+    found.plan.save(out)
+    output.console().table(
+        ["cap above the average", "divergence, nats a token"],
+        [["none" if d == float("inf") else f"{d:g}", f"{kl:.4f}"] for d, kl in found.kl.items()],
+    )
+    cap = "no cap" if found.plan.trust is None else f"a cap of {found.plan.trust:g}"
+    output.console().print(f"{cap}: {found.plan.mean_bits:.3f} bits on average -> {out}")
+
+
+@app.command()
 def quantize(
     model: Model,
     plan: Annotated[Path, typer.Argument(help="What `allocate` wrote (.json).")],

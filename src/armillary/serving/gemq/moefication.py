@@ -19,7 +19,6 @@ Shapes: T tokens, H hidden features, F neurons, E experts.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -28,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from armillary.serving.gemq.layouts import blocks, decoder_layers
-from armillary.serving.gemq.quantization import _call, _entering
+from armillary.serving.gemq.quantization import call_layer, entering
 
 Bar = Callable[[Iterable[Any]], Iterable[Any]]
 #: Router logits are this times the standardised prediction: chosen experts weigh nearly alike.
@@ -105,7 +104,7 @@ def moefy(
 
 
 def _convert(dense: Any, model: Any, tokens: Tensor, experts: int, seed: int, bar: Bar) -> None:
-    states, arguments = _entering(dense, tokens)
+    states, arguments = entering(dense, tokens)
     found = blocks(model)
     generator = torch.Generator().manual_seed(seed)
     pairs = list(zip(decoder_layers(dense), decoder_layers(model), strict=True))
@@ -115,10 +114,10 @@ def _convert(dense: Any, model: Any, tokens: Tensor, experts: int, seed: int, ba
             lambda _, args, inputs=inputs: inputs.append(args[0].flatten(0, -2))
         )
         for state, others in zip(states, arguments, strict=True):
-            _call(layer, state, others[n])
+            call_layer(layer, state, others[n])
         hook.remove()
         _convert_layer(parent.mlp, found[n], torch.cat(inputs), experts, generator)
-        states = [_call(layer, s, a[n]) for s, a in zip(states, arguments, strict=True)]
+        states = [call_layer(layer, s, a[n]) for s, a in zip(states, arguments, strict=True)]
 
 
 def _convert_layer(
@@ -236,8 +235,3 @@ def distil(
     for p in trained:
         p.requires_grad = False
     return losses
-
-
-def copied(model: Any) -> Any:
-    """A deep copy, gradients off."""
-    return copy.deepcopy(model).requires_grad_(False).eval()

@@ -191,7 +191,7 @@ def round_layers(
     others: dict[str, Coded] = {}
     calibrated = quantizer == "gptq"
     with torch.no_grad():
-        states, arguments = _entering(model, tokens) if calibrated else ([], [])
+        states, arguments = entering(model, tokens) if calibrated else ([], [])
         for n, layer in enumerate(bar(decoder_layers(model))):
             prefix = f"model.layers.{n}."
             here = {k.removeprefix(prefix): b for k, b in linears.items() if k.startswith(prefix)}
@@ -215,23 +215,19 @@ def round_layers(
                     kept.write(n, *done)
             pairs, rounded_linears = done
             if calibrated and not sequential:
-                states = after or _through(layer, states, arguments, n)
+                states = after or through(layer, states, arguments, n)
             _write_linears(layer, rounded_linears)
             if n in found:
                 i, block = found[n]
                 coded[i] = pairs
                 _write_experts(block, pairs)
             if calibrated and sequential:
-                states = _through(layer, states, arguments, n)
+                states = through(layer, states, arguments, n)
             others |= {prefix + name: value for name, value in rounded_linears.items()}
     return coded, others
 
 
-class _Stop(Exception):
-    """Raised to leave a forward pass before the first layer."""
-
-
-def _entering(model: Any, tokens: Tensor) -> tuple[list[Tensor], list[list[dict[str, Any]]]]:
+def entering(model: Any, tokens: Tensor) -> tuple[list[Tensor], list[list[dict[str, Any]]]]:
     """What enters the first layer, a sequence at a time, and each layer's other arguments."""
     layers = decoder_layers(model)
     states: list[Tensor] = []
@@ -240,9 +236,6 @@ def _entering(model: Any, tokens: Tensor) -> tuple[list[Tensor], list[list[dict[
 
     def first(_: Any, args: Any, kwargs: Any) -> None:
         states.append((args[0] if args else kwargs["hidden_states"]).detach())
-
-    def note(_: Any, __: Any, kwargs: Any) -> Any:
-        current.append({k: v for k, v in kwargs.items() if k != "hidden_states"})
 
     class Skip(nn.Module):
         """Stands in for a layer, so that only arguments are computed."""
@@ -270,15 +263,16 @@ def _entering(model: Any, tokens: Tensor) -> tuple[list[Tensor], list[list[dict[
     return states, arguments
 
 
-def _call(layer: Any, state: Tensor, arguments: dict[str, Any]) -> Tensor:
+def call_layer(layer: Any, state: Tensor, arguments: dict[str, Any]) -> Tensor:
+    """What leaves a decoder layer."""
     out = layer(state, **arguments)
     return out[0] if isinstance(out, tuple) else out
 
 
-def _through(
+def through(
     layer: Any, states: list[Tensor], arguments: list[list[dict[str, Any]]], n: int
 ) -> list[Tensor]:
-    return [_call(layer, s, a[n]) for s, a in zip(states, arguments, strict=True)]
+    return [call_layer(layer, s, a[n]) for s, a in zip(states, arguments, strict=True)]
 
 
 def _passed(
@@ -292,7 +286,7 @@ def _passed(
         lambda _, args: passed.append((args[0].detach(), args[1].detach()))
     )
     try:
-        after = _through(layer, states, arguments, n)
+        after = through(layer, states, arguments, n)
     finally:
         hook.remove()
     return passed, after
@@ -390,7 +384,7 @@ def _round_linears(
 
     hooks = [m.register_forward_pre_hook(note(name)) for name, m in modules.items()]
     try:
-        _through(layer, states, arguments, n)
+        through(layer, states, arguments, n)
     finally:
         for hook in hooks:
             hook.remove()
