@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 
 import numpy as np
@@ -107,6 +108,34 @@ def test_gptq_on_quantised_inputs_beats_rounding_to_nearest(model, tokens, impor
     assert exact["kl"] == pytest.approx(0, abs=1e-4)
     assert (exact["top1"], exact["overlap"], exact["set_change"]) == (1, 1, 0)
     assert exact["excess"] == pytest.approx(0, abs=1e-6)
+
+
+def test_hqq_packs_like_any_other_rounding(model, tokens, importance):
+    pytest.importorskip("hqq")
+    plan = uniform_plan(importance, 4)
+    small = quantize(model, plan, tokens, quantizer="hqq", attention_bits=None)
+    assert small.report["expert_bytes"] == plan.bytes
+    found = evaluate(small.model, model, tokens)
+    nearest = evaluate(fake(model, plan, tokens, "rtn"), model, tokens)
+    assert found["kl"] < 2 * nearest["kl"]
+    one = uniform_plan(collect(model, tokens[:2], bits=(1, 2)), 1)
+    with pytest.raises(ValueError, match="has no one-bit form here"):
+        quantize(model, one, tokens, quantizer="hqq")
+
+
+def test_bytes_that_differ_from_the_plan_are_an_error(model, tokens, importance):
+    plan = uniform_plan(importance, 3)
+    wrong = dataclasses.replace(plan, bytes=plan.bytes * 2)
+    with pytest.raises(RuntimeError, match=r"experts take 43,008 bytes, the plan says 86,016"):
+        quantize(model, wrong, tokens[:1], quantizer="rtn")
+
+
+def test_half_split_experts_are_measured_alike(model, tokens):
+    """Importance is a property of the model: two halves of a text rank experts alike."""
+    from scipy.stats import spearmanr
+
+    halves = [collect(model, tokens[i::2], bits=(2, 3)).fisher.ravel() for i in (0, 1)]
+    assert spearmanr(*halves).statistic > 0.8
 
 
 def test_the_given_model_is_left_alone_and_a_foreign_plan_is_refused(model, tokens, importance):
