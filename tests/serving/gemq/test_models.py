@@ -25,6 +25,7 @@ from armillary.serving.gemq import (
 )
 from armillary.serving.gemq.layouts import blocks, expert_weights
 from armillary.serving.gemq.pack import PackedExperts, PackedLinear
+from armillary.serving.gemq.router_ft import align_routers
 from armillary.serving.gemq.tasks import small_moe
 from armillary.serving.gemq.trust import fake
 
@@ -186,13 +187,13 @@ def test_a_matrix_that_no_group_divides_is_padded_and_reported(tokens):
 def test_router_tuning_touches_routers_alone_and_lowers_the_loss(model, tokens, importance):
     work = fake(model, uniform_plan(importance, 2), tokens[:2])
     before = copy.deepcopy(work.state_dict())
-    settings = RouterFT(learning_rate=3e-3, epochs=6)
+    settings = RouterFT(align=False, learning_rate=3e-3, epochs=6)
     losses = tune_routers(work, tokens[:4], settings, reference=model)
     assert len(losses) == 24
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     changed = {k for k, v in work.state_dict().items() if not torch.equal(v, before[k])}
     assert changed == {f"model.layers.{i}.mlp.gate.weight" for i in (0, 1)}
-    with pytest.raises(ValueError, match="kd=True needs reference="):
+    with pytest.raises(ValueError, match="kd=True and align=True need reference="):
         tune_routers(work, tokens, RouterFT())
 
 
@@ -201,7 +202,7 @@ def test_packed_routers_learn_what_plain_ones_learn(model, tokens, importance):
     packed = quantize(model, plan, tokens[:2], attention_bits=None).model
     plain = fake(model, plan, tokens[:2])
     for work in (packed, plain):
-        tune_routers(work, tokens[:3], RouterFT(kd=False, learning_rate=1e-3))
+        tune_routers(work, tokens[:3], RouterFT(align=False, kd=False, learning_rate=1e-3))
     for a, b in zip(blocks(packed), blocks(plain), strict=True):
         torch.testing.assert_close(a.router.weight, b.router.weight, rtol=1e-3, atol=1e-4)
 
@@ -231,3 +232,19 @@ def test_experts_weights_come_back(model, tokens):
     for e in range(4):
         for a, b in zip(expert_weights(packed, e), expert_weights(full, e), strict=True):
             assert float((a - b).norm() / b.norm()) < 0.45
+
+
+def test_aligned_routers_choose_more_as_the_full_model_does(model, tokens, importance):
+    work = fake(model, uniform_plan(importance, 2), tokens)
+    before = copy.deepcopy(work.state_dict())
+    reference = Reference.of(model, tokens)
+    change = evaluate(work, reference)["set_change"]
+    align_routers(work, tokens, model)
+    assert evaluate(work, reference)["set_change"] < change
+    changed = {k for k, v in work.state_dict().items() if not torch.equal(v, before[k])}
+    assert changed <= {f"model.layers.{i}.mlp.gate.weight" for i in (0, 1)}
+    # A model that was not rounded is left as it is.
+    full = copy.deepcopy(model)
+    align_routers(full, tokens, model)
+    for a, b in zip(blocks(full), blocks(model), strict=True):
+        torch.testing.assert_close(a.router.weight, b.router.weight, rtol=1e-3, atol=1e-4)

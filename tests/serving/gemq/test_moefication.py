@@ -8,7 +8,8 @@ import torch
 from armillary.serving.gemq import moefy, sequences
 from armillary.serving.gemq.evaluation import Reference, evaluate, log_ppl
 from armillary.serving.gemq.layouts import blocks
-from armillary.serving.gemq.moefication import balanced_groups, distil, ridge
+from armillary.serving.gemq.moefication import balanced_groups, distil
+from armillary.serving.gemq.regression import ridge
 from armillary.serving.gemq.tasks import small_moe
 
 

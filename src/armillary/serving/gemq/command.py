@@ -163,6 +163,7 @@ def quantize(
         int, typer.Option(min=0, max=4, help="Of attention and dense layers; 0: as they are.")
     ] = 4,
     router_ft: Annotated[bool, typer.Option(help="Tune the routers afterwards.")] = True,
+    align: Annotated[bool, typer.Option(help="First fit them to the full model's choices.")] = True,
     kd: Annotated[bool, typer.Option(help="Tune them towards the full model, too.")] = True,
     length: Length = 256,
     count: Count = 16,
@@ -188,7 +189,7 @@ def quantize(
     done = run(
         loaded, read, tokens, quantizer=quantizer,  # pyright: ignore[reportArgumentType]
         attention_bits=attention_bits or None,
-        router_ft=RouterFT(kd=kd, seed=seed) if router_ft else None, resume=partial,
+        router_ft=RouterFT(align=align, kd=kd, seed=seed) if router_ft else None, resume=partial,
         bar=lambda layers: output.progress(layers, "layers"),
     )  # fmt: skip
     done.report["calibration_sha256"] = _sha256(text)

@@ -243,7 +243,10 @@ def tuned(kind: str) -> Callable[[Rounded, Cell], Mapping[str, float]]:
 
         model = copy.deepcopy(work.model)
         if kind != "none":
-            settings = RouterFT(kd=kind != "ce", seed=cell.seed)
+            settings = RouterFT(
+                align=kind in ("ours", "aligned"), kd=kind != "ce", seed=cell.seed,
+                epochs=0 if kind == "aligned" else 1,
+            )  # fmt: skip
             tune_routers(
                 model, work.bench.routers, settings, reference=work.bench.model,
                 parameters=as_many_others if kind == "others" else None,
@@ -290,7 +293,9 @@ ROUTERS = Experiment(
     },
     setup=rounded,
     contenders=(
-        Contender("ours", tuned("kd")),
+        Contender("ours", tuned("ours")),
+        Contender("aligned", tuned("aligned")),
+        Contender("kd", tuned("kd")),
         Contender("ce", tuned("ce")),
         Contender("none", tuned("none")),
         Contender("others", tuned("others")),
@@ -312,6 +317,8 @@ ROUTERS = Experiment(
             ),
             ablations=(
                 Ablation("others", "excess", expect="reported"),
+                Ablation("aligned", "excess", expect="reported"),
+                Ablation("kd", "excess", expect="reported"),
                 Ablation("ce", "excess", expect="reported"),
             ),
         ),

@@ -28,11 +28,11 @@ from torch.nn import functional
 
 from armillary.serving.gemq.layouts import blocks, decoder_layers
 from armillary.serving.gemq.quantization import call_layer, entering
+from armillary.serving.gemq.regression import ridge
 
 Bar = Callable[[Iterable[Any]], Iterable[Any]]
 #: Router logits are this times the standardised prediction: chosen experts weigh nearly alike.
 TEMPERATURE = 0.25
-RIDGE = 0.01
 
 
 def moefy(
@@ -144,14 +144,6 @@ def _convert_layer(
     start = down[:, order].T * index.shape[1]  # chosen experts weigh 1 / k each
     fitted = ridge(features, inner @ down.T, start)  # (F, H)
     block.experts.down_proj.data = fitted.unflatten(0, groups.shape).transpose(1, 2).contiguous()
-
-
-def ridge(x: Tensor, y: Tensor, start: Tensor, strength: float = RIDGE) -> Tensor:
-    """argmin |x w - y|^2 + strength * mean diagonal of x^T x * |w - start|^2."""
-    gram = (x.T @ x).double()
-    gram.diagonal().add_(strength * gram.diagonal().mean() + 1e-12)
-    rest = (x.T @ (y - x @ start)).double()
-    return start + torch.cholesky_solve(rest, torch.linalg.cholesky(gram)).float()
 
 
 def balanced_groups(

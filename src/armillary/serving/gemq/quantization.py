@@ -119,9 +119,7 @@ def quantize(
     report: dict[str, Any] = {"padded": _padded(work, plan)}
     if router_ft is not None:
         text = tokens if router_tokens is None else router_tokens
-        report["router"] = tune_routers(
-            work, text, router_ft, reference=full if router_ft.kd and not inplace else None
-        )
+        report["router"] = tune_routers(work, text, router_ft, reference=None if inplace else full)
     config = GemqConfig(
         plan.group,
         {name: plan.bits[i].tolist() for i, name in enumerate(names)},
