@@ -23,11 +23,11 @@ dense.model.layers = dense.model.layers[:2]  # of thirty, so that this runs in s
 dense.config.num_hidden_layers = 2
 
 text = corpora.split(corpora.python_topics(), {"calibrate": 0.7, "evaluate": 0.3})
-tokens = sequences(tokenizer, text["calibrate"], 64, 6)
+tokens = sequences(tokenizer, text["calibrate"], 64, 4)
 unseen = sequences(tokenizer, text["evaluate"], 64, 2)
 
-moe = moefy(dense, tokens, experts=8, top_k=4)
-importance = collect(moe, tokens[:3], bits=(2, 3, 4))
+moe = moefy(dense, tokens, experts=4, top_k=2)
+importance = collect(moe, tokens[:2], bits=(2, 3, 4))
 plan = allocate(importance, avg_bits=3.0)
 print("mean bits of layers:", plan.layer_means, f"damage within {plan.gap:.2%} of the best plan's")
 

@@ -120,7 +120,7 @@ def tune_routers(
     return losses
 
 
-def align_routers(model: Any, tokens: Tensor, reference: Any, strength: float = 0.1) -> None:
+def align_routers(model: Any, tokens: Tensor, reference: Any, strength: float = 1.0) -> None:
     """Fit each router anew to the full model's router logits, in place, in closed form.
 
     Rounding moves what a router reads; ridge regression from what it reads now to the logits that
