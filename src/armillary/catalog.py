@@ -29,6 +29,7 @@ BUILT_IN: tuple[str, ...] = (
     "armillary.rl.kage",
     "armillary.rl.maxmin_morl",
     "armillary.serving.climb",
+    "armillary.serving.gemq",
     "armillary.serving.hexgen",
     "armillary.serving.tbik",
 )

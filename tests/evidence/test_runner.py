@@ -409,6 +409,13 @@ def test_an_artefact_is_built_once_and_given_to_all(planted):
     assert planted.logged() == ["built"]
 
 
+def test_an_artefact_is_not_built_in_a_profile_that_does_not_ask_for_it(planted):
+    planted.here(ARTEFACT.format(more="", limit="30, profiles=('long',)"))
+    rows = planted.run().bundle.rows
+    assert {r.kind for r in rows} == {"KeyError"}  # who needs it all the same is told
+    assert planted.logged() == []
+
+
 @pytest.mark.parametrize(
     ("more", "limit", "match"),
     [

@@ -104,6 +104,8 @@ class Execution:
             return self._prepared[key] is not None
         folders: dict[str, str] = {}
         for artefact in trial.experiment.prepare:
+            if trial.profile not in artefact.profiles:
+                continue
             if problem := self._built(trial, artefact):
                 self._refuse(trial, f"artefact {artefact.name!r} could not be built: {problem}")
                 self._prepared[key] = None

@@ -113,13 +113,14 @@ class Artefact:
     """Something costly that is prepared once: cached under ``key`` and timed apart.
 
     ``build(directory)`` writes its files into an empty directory; ``artefact_path(name)`` of the
-    runner gives that directory to setups and contenders.
+    runner gives that directory to setups and contenders, in the profiles that ask for it.
     """
 
     name: str
     build: Callable[[Any], None]
     key: str
     max_seconds: float
+    profiles: tuple[ProfileName, ...] = PROFILES
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@
 
     w = native.pack(np.float32([[1, 2], [3, 4]]))            # (columns, features)
     native.tree_gemm(x, w, leaf=64, merges=merges)           # x w^T, added in a fixed tree
+    native.quantised_gemm(x, native.quantised_pack(codes, scales, zeros, bits=3, group=64))
     native.instruction_sets()                                # ("scalar", "avx2", "avx512")
 
 The library is built with the wheel and loaded by ctypes; no compiler is needed when it runs. One
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
     from armillary.native.library import NativeLibraryWarning as NativeLibraryWarning
     from armillary.native.library import default_isa as default_isa
     from armillary.native.library import instruction_sets as instruction_sets
+    from armillary.native.quantised import Quantised as Quantised
+    from armillary.native.quantised import quantised_gemm as quantised_gemm
+    from armillary.native.quantised import quantised_pack as quantised_pack
 
 _HOMES = {
     "NativeLibraryWarning": "library",
     "Packed": "kernels",
+    "Quantised": "quantised",
     "attention": "kernels",
     "combine": "kernels",
     "default_isa": "library",
@@ -47,6 +52,8 @@ _HOMES = {
     "instruction_sets": "library",
     "log_softmax": "kernels",
     "pack": "kernels",
+    "quantised_gemm": "quantised",
+    "quantised_pack": "quantised",
     "rms_norm": "kernels",
     "silu": "kernels",
     "tree_gemm": "kernels",

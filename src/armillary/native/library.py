@@ -13,7 +13,7 @@ ISA_VARIABLE = "ARMILLARY_ISA"
 #: From the slowest to the fastest; the position is the number that the library knows it by.
 NAMES = ("scalar", "avx2", "avx512")
 PORTABLE = "portable"
-VERSION = 1
+VERSION = 2
 
 _pointer, _int, _long = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
@@ -40,6 +40,11 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     ),
     "arm_combine": (
         None, [_int, _pointer, _pointer, _pointer, _long, _long, _long, _pointer]
+    ),
+    "arm_quantised_gemm": (
+        None,
+        [_int, _int, _pointer, _long, _long, _pointer, _pointer, _pointer, _int, _long, _long,
+         _pointer],
     ),
     "arm_exchange_bytes": (_long, [_int, _long]),
     "arm_exchange_gather": (

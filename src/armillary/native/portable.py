@@ -253,3 +253,63 @@ def _query_row(
             for j in js:
                 out = fma(weights[j - j0], values[j], out)
         return canonical(np.zeros_like(out) if total == 0 else out / total)
+
+
+# ---- weights of 1 to 4 bits ---------------------------------------------------------------------
+
+
+def quantised_words(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint32]:
+    """Codes (columns, features) as words (panels, features / 32, bits, 16); see quantised.inc."""
+    columns, features = codes.shape
+    panels = -(-columns // LANES)
+    wide = np.zeros((panels * LANES, features), np.uint32)
+    wide[:columns] = codes
+    chunks = wide.reshape(panels, LANES, features // 32, 32).transpose(0, 2, 3, 1)
+    words = np.zeros((panels, features // 32, bits, LANES), np.uint32)
+    for first_bit, part, count in _planes(bits):
+        each = 32 // part
+        for i in range(32):
+            field = (chunks[:, :, i] >> first_bit) & ((1 << part) - 1)
+            words[:, :, count + i // each] |= field << (part * (i % each))
+    return words
+
+
+def quantised_codes(words: NDArray[np.uint32], bits: int) -> NDArray[np.uint8]:
+    """The codes (columns up to a multiple of 16, features) of packed words."""
+    panels, count, _, lanes = words.shape
+    codes = np.zeros((panels, count, 32, lanes), np.uint8)
+    for first_bit, part, first_word in _planes(bits):
+        each = 32 // part
+        for i in range(32):
+            word = words[:, :, first_word + i // each]
+            field = (word >> (part * (i % each))) & ((1 << part) - 1)
+            codes[:, :, i] |= (field << first_bit).astype(np.uint8)
+    return np.ascontiguousarray(codes.transpose(0, 3, 1, 2).reshape(panels * lanes, count * 32))
+
+
+def _planes(bits: int) -> tuple[tuple[int, int, int], ...]:
+    """(lowest bit, bits, first word) of a code's fields: three bits are two and one."""
+    return ((0, 2, 0), (2, 1, 2)) if bits == 3 else ((0, bits, 0),)
+
+
+def quantised_gemm(
+    x: Floats,
+    codes: NDArray[np.uint8],
+    scales: NDArray[np.float16],
+    zeros: NDArray[np.float16] | None,
+    bits: int,
+    group: int,
+) -> Floats:
+    """x w^T for codes (columns, features), scales and zeros (columns, groups)."""
+    value = 2 * codes.astype(np.float32) - 1 if bits == 1 else codes.astype(np.float32)
+    total = np.zeros((len(x), len(codes)), np.float32)
+    for g, first in enumerate(range(0, x.shape[1], group)):
+        acc, inputs = np.zeros_like(total), np.zeros(len(x), np.float32)
+        for k in range(first, min(first + group, x.shape[1])):
+            acc = fma(x[:, k, None], value[None, :, k], acc)
+            with np.errstate(all="ignore"):
+                inputs = inputs + x[:, k]
+        if zeros is not None:
+            acc = fma(-zeros[None, :, g].astype(np.float32), inputs[:, None], acc)
+        total = fma(scales[None, :, g].astype(np.float32), acc, total)
+    return canonical(total)

@@ -27,6 +27,18 @@ struct AttentionJob {
   int32_t bf16;
 };
 
+// Weights of 1 to 4 bits in panels of 16 columns; quantised.inc says how their words lie.
+struct QuantisedJob {
+  const float* x;          // (rows, k)
+  const float* sums;       // (rows, groups) of x, or null where there are no zeros
+  const uint32_t* words;   // [panel][k / 32][bits][16]
+  const uint16_t* scales;  // [panel][group][16], half precision
+  const uint16_t* zeros;   // the same, or null
+  float* out;              // (rows, columns)
+  int64_t rows, k, columns, group;
+  int32_t bits;
+};
+
 struct Kernels {
   int64_t block_rows;  // rows of the largest block of packed x
   void (*gemm)(const GemmJob&, int64_t first_group, int64_t last_group, int64_t first_block,
@@ -38,6 +50,7 @@ struct Kernels {
   void (*attention)(const AttentionJob&, int64_t first_row, int64_t last_row);
   void (*combine)(const float* const* parts, const uint8_t* merges, const uint8_t* rounded,
                   int64_t count, int64_t first, int64_t last, float* out);
+  void (*quantised)(const QuantisedJob&, int64_t first_panel, int64_t last_panel);
 };
 
 // How rows are cut into blocks: as many as needed, as even as possible.

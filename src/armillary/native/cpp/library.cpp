@@ -44,7 +44,7 @@ float* kept(std::vector<float>& memory, int64_t n) {
 
 }  // namespace
 
-API int arm_version() { return 1; }
+API int arm_version() { return 2; }
 
 API int arm_supported(int isa) {
   if (isa == 0) return 1;
@@ -180,4 +180,32 @@ API void arm_combine(int isa, const float* const* parts, const uint8_t* merges,
                      float* out) {
   FloatingPoint ieee;
   table(isa)->combine(parts, merges, rounded, count, first, last, out);
+}
+
+// out(rows, columns) = x(rows, k) w^T, w of 1 to 4 bits; k is a multiple of 32.
+API void arm_quantised_gemm(int isa, int threads, const float* x, int64_t rows, int64_t k,
+                            const uint32_t* words, const uint16_t* scales, const uint16_t* zeros,
+                            int bits, int64_t columns, int64_t group, float* out) {
+  FloatingPoint ieee;
+  if (rows <= 0 || columns <= 0) return;
+  const int64_t groups = (k + group - 1) / group;
+  static thread_local std::vector<float> memory;
+  float* sums = nullptr;
+  if (zeros) {  // ascending, one addition after the other, whatever the instruction set
+    sums = kept(memory, rows * groups);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t g = 0; g < groups; ++g) {
+        const int64_t last = (g + 1) * group < k ? (g + 1) * group : k;
+        float sum = 0.0f;
+        for (int64_t i = g * group; i < last; ++i) sum = sum + x[r * k + i];
+        sums[r * groups + g] = sum;
+      }
+  }
+  QuantisedJob job{x, sums, words, scales, zeros, out, rows, k, columns, group, bits};
+  const int64_t panels = (columns + 15) / 16, step = 4;
+  if (rows * columns * k < SMALL) threads = 1;
+  parallel(threads, (panels + step - 1) / step, [&](int64_t i) {
+    const int64_t first = i * step;
+    table(isa)->quantised(job, first, first + step < panels ? first + step : panels);
+  });
 }
