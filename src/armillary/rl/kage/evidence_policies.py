@@ -157,8 +157,8 @@ WHO_BREAKS = Experiment(
     cases={
         "smoke": _case("one look", looks=1, pairs=1, walks=2, rounds=0, updates=2, episodes=2),
         "quick": _case("two looks", looks=2, walks=24, rounds=0, updates=300, episodes=8),
-        "full": _case("all pairs", looks=7, walks=20, rounds=1, updates=400, episodes=32),
-        "long": _case("all pairs", looks=7, walks=40, rounds=2, updates=1000, episodes=64),
+        "full": _case("all pairs", looks=7, walks=40, rounds=1, updates=1000, episodes=32),
+        "long": [],
     },
     setup=setup,
     contenders=(Contender("ours", plain),),
