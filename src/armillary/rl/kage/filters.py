@@ -2,9 +2,9 @@
 
 Order: preset, brightness, contrast, gamma, saturation and hue, temperature, jitter, blur, sharpen,
 pixelate, Gaussian noise, Poisson noise, vignette, radial light; then whole numbers; then lights.
-Only those among the program's features are compiled; of these, one whose value is neutral is passed
-over when the program runs: its condition hangs on the configuration alone, so that it stays a branch
-when environments are run in a batch.
+Only those among the program's features are compiled; of these, one whose value is neutral is
+passed over when the program runs: its condition hangs on the configuration alone, so that it stays
+a branch when environments are run in a batch.
 """
 
 from __future__ import annotations
