@@ -70,6 +70,16 @@ def methods_table() -> str:
     return "\n".join(lines)
 
 
+def deciding(claim: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row a condition: the rival that is nearest to breaking it, but of a claim that fails one by
+    which it does, so that no verdict stands beside an interval that does not say so."""
+    rows = [c for c in claim["conditions"] if c["tightest"]] or claim["conditions"]
+    if claim["verdict"] != "fails":
+        return rows
+    missed = {c["condition"]: c for c in reversed(claim["conditions"]) if c["status"] == "missed"}
+    return [c if c["status"] == "missed" else missed.get(c["condition"], c) for c in rows]
+
+
 def claims_table(slug: str) -> str:
     found = bundle.committed(slug)
     if found is None:
@@ -84,8 +94,7 @@ def claims_table(slug: str) -> str:
     ]
     for claim in found.claims:
         head = f"**{claim['claim']}**: {claim['statement']}"
-        rows = [c for c in claim["conditions"] if c["tightest"]] or claim["conditions"]
-        for i, c in enumerate(rows):
+        for i, c in enumerate(deciding(claim)):
             first = (head, f"**{claim['verdict']}**") if i == 0 else ("", "")
             paper = claim["paper"] if i == 0 else ""
             cells = (*first, f"{what(c)}: {measured(c)}", bound(c), paper)

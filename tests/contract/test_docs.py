@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -58,6 +59,21 @@ def test_tables_of_verdicts_are_up_to_date():
         text=True,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_a_claim_that_fails_shows_a_rival_by_which_it_does():
+    path = ROOT / "scripts" / "readme_table.py"
+    spec = importlib.util.spec_from_file_location("readme_table", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    near = {"condition": 0, "over": "near", "status": "unclear", "tightest": True}
+    beaten = {"condition": 0, "over": "beaten", "status": "missed", "tightest": False}
+    other = {"condition": 1, "over": "other", "status": "met", "tightest": True}
+    claim = {"verdict": "fails", "conditions": [near, beaten, other]}
+    assert module.deciding(claim) == [beaten, other]
+    assert module.deciding(claim | {"verdict": "unclear"}) == [near, other]
 
 
 def test_every_method_is_in_the_navigation():

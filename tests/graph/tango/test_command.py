@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import re
 
 import networkx as nx
 import numpy as np
@@ -57,6 +58,21 @@ def test_train_predict_and_trace_tables(karate, capsys):
     assert all(b <= a * (1 + 1e-6) for a, b in itertools.pairwise(energies))
     assert all(abs(float(row["cosine"])) <= 1e-5 for row in steps[:-1])
     assert chart.read_text().startswith("<svg")
+
+
+def test_a_trace_of_endless_energies_says_so(karate, capsys):
+    model, nodes = karate / "m.safetensors", karate / "nodes.csv"
+    tables = [karate / "edges.csv", "--nodes", nodes]
+    assert tango("train", *tables, "--target", "club", "-o", model, "--epochs", 2) == 0
+    rows = nodes.read_text("utf-8").splitlines()
+    columns = rows[0].split(",")
+    place = next(i for i, name in enumerate(columns) if name not in ("id", "node", "club"))
+    cells = rows[1].split(",")
+    cells[place] = "1e20"
+    nodes.write_text("\n".join([rows[0], ",".join(cells), *rows[2:]]) + "\n", "utf-8")
+    capsys.readouterr()
+    assert tango("trace", model, *tables, "-o", karate / "t.csv") == 0
+    assert "1 of 1 graphs are not finite" in capsys.readouterr().err
 
 
 def test_a_model_comes_back_as_it_was(karate):
@@ -278,3 +294,80 @@ def test_arrays_that_do_not_belong_together_are_refused(tmp_path, capsys, arrays
     (tmp_path / "g.npz").write_text("no archive")
     assert tango("train", tmp_path / "g.npz", "-o", tmp_path / "m.safetensors") == 2
     assert "is no .npz file" in capsys.readouterr().err
+
+
+def written(folder, name: str, text: str):
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges"),
+    [
+        ("001 1 2 x1", "001,1 1,2"),  # 001 and 1 are two nodes
+        ("1 2 3", "1,2 2, 3"),
+        ("NA null nan None", "NA,null nan,None"),
+    ],
+)
+def test_names_of_nodes_are_text_as_it_stands(tmp_path, nodes, edges):
+    names = nodes.split()
+    rows = "\n".join(f"{name},{i}.5" for i, name in enumerate(names))
+    table = written(tmp_path, "n.csv", f"id,größe\n{rows}\n")
+    ends = edges.replace(", ", ",~").replace(" ", "\n").replace("~", " ")
+    found = read(written(tmp_path, "e.csv", f"source,target\n{ends}\n"), table, Columns())
+    assert found.nodes == names
+    assert found.features == ["größe"]
+    assert found.graph.edge_index.shape == (2, 4)
+
+
+def test_words_that_are_taken_for_no_target_are_told(tmp_path, capsys):
+    rows = "\n".join(f"{i},{i % 3},{['None', 'NA', 'yes', 'no', ''][i % 5]}" for i in range(20))
+    nodes = written(tmp_path, "n.csv", f"id,a,answer\n{rows}\n")
+    edges = written(tmp_path, "e.csv", "source,target\n0,1\n1,2\n")
+    out = tmp_path / "m.safetensors"
+    arguments = ("train", edges, "--nodes", nodes, "--target", "answer", "-o", out, "--epochs", 1)
+    assert tango(*arguments) == 0
+    said = capsys.readouterr()
+    assert "8 labelled nodes, 2 classes" in said.out
+    assert "whose answer reads NA or None are taken for unlabelled" in " ".join(said.err.split())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ("id,a\nu,1\nv,\n", "source,target\nu,v\n", "feature 'a' is nan at node 'v'"),
+        ("id,a\nu,1e300\nv,1\n", "source,target\nu,v\n", "feature 'a' is 1e+300 at node 'u'"),
+        ("id,a\nu,1\n,2\n", "source,target\nu,u\n", "'id' is empty in data row 1"),
+        ("id,a\nu,1\nv,2\n", "source,target,weight\nu,v,heavy\n", "weight holds text"),
+        ("", "source,target\nu,v\n", "n.csv cannot be read as a table"),
+        ("id,a\nu,1\nv,2\n", "", "e.csv cannot be read as a table"),
+    ],
+)
+def test_tables_are_refused_by_column_and_row(tmp_path, nodes, edges, said):
+    table, ends = written(tmp_path, "n.csv", nodes), written(tmp_path, "e.csv", edges)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        read(ends, table, Columns())
+
+
+@pytest.mark.parametrize("x", [np.ones(6), np.ones((6, 1)).astype(str), np.ones((6, 1)) * 1j])
+def test_features_that_are_no_table_of_numbers_are_refused(tmp_path, x):
+    np.savez(tmp_path / "g.npz", x=x, edge_index=np.zeros((2, 0), int), y=np.arange(6) % 2)
+    with pytest.raises(ValueError, match=r"g\.npz: x holds .* it must hold numbers"):
+        read(tmp_path / "g.npz", None, Columns())
+
+
+def test_graphs_with_several_targets_keep_them_all(tmp_path):
+    data = pytest.importorskip("torch_geometric.data").Data
+
+    def saved(*rows: list[float]):
+        graphs = [
+            data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([row]))
+            for row in rows
+        ]
+        torch.save(graphs, tmp_path / "g.pt")
+        return read(tmp_path / "g.pt", None, Columns(task="graph")).targets
+
+    np.testing.assert_array_equal(saved([1.0, 2.0], [3.0, 4.0]), [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(saved([1.0], [3.0]), [1, 3])
+    with pytest.raises(ValueError, match="y of graph 1 holds 1 values and that of graph 0 2"):
+        saved([1.0, 2.0], [3.0])

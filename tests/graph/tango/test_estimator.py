@@ -157,3 +157,15 @@ def test_bad_input_is_told():
     values = SklearnTango(4, 2, epochs=2).fit(graph, np.arange(16.0))
     with pytest.raises(AttributeError, match="learnt values"):
         values.predict_proba(graph)
+
+
+def test_weights_that_ran_away_end_in_a_message():
+    x, ring = torch.randn(6, 2), torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
+    y = np.arange(6) % 2
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
+        SklearnTango(4, 2, epochs=3, lr=1e30).fit(Graph(x, ring), y)
+    fitted = SklearnTango(4, 2, epochs=1).fit(Graph(x, ring), y)
+    with torch.no_grad():
+        fitted.model_.decoder.bias.fill_(float("nan"))
+    with pytest.raises(ValueError, match="output of node 0 is not finite"):
+        fitted.predict(Graph(x, ring))

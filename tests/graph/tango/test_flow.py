@@ -112,6 +112,19 @@ def test_flow_is_equivariant_to_the_order_of_nodes(directed):
     torch.testing.assert_close(moved, conv(x, directed.edge_index)[order])
 
 
+@pytest.mark.parametrize(
+    ("batch", "error", "said"),
+    [
+        (torch.tensor([-1, 0, 0]), ValueError, "batch names graph -1"),
+        (torch.zeros(3), TypeError, "batch holds torch.float32"),
+        (torch.zeros(3, dtype=torch.bool), TypeError, "batch holds torch.bool"),
+    ],
+)
+def test_a_batch_that_names_no_graphs_is_refused(batch, error, said):
+    with pytest.raises(error, match=said):
+        TangoConv(4, 2)(torch.ones(3, 4), torch.tensor([[0, 1], [1, 2]]), batch=batch)
+
+
 def test_an_unsorted_batch_is_sorted_with_a_warning():
     graphs = [Graph(torch.randn(n, 6), ring_edges(n)) for n in (4, 5)]
     both, conv = joined(graphs), TangoConv(6, 3)

@@ -307,7 +307,7 @@ def test_your_own_neurons_are_read_by_you(rows):
         ({"rate": 0.0}, "rate"),
         ({"rate": -1}, "rate"),
         ({"rate": 1.0}, "rate"),
-        ({"kappa": 0.9, "rate": 0.19}, "0.184"),
+        ({"kappa": 0.9, "rate": 0.19}, "0.1837"),
         ({"T": 0}, "T=0"),
         ({"T": 2.5}, "T=2.5"),
         ({"reset": "none"}, "reset"),
@@ -395,3 +395,14 @@ def test_by_the_sew_rule_one_neuron_of_a_hundred_ever_fires_with_half_of_the_inp
     with torch.no_grad():
         ever = model(sample).amax(0)
     assert ever.mean().item() == pytest.approx(0.01, abs=0.002)
+
+
+def test_inputs_that_say_nothing_are_refused_and_change_no_weight():
+    model = plain_mlp(3, 16, inputs=8, T=2)
+    before = [p.detach().clone() for p in model.parameters()]
+    for batch in (torch.zeros(0, 8), torch.full((4, 8), float("nan"))):
+        with pytest.raises(ValueError, match="empty"):
+            calibrate(model, batch, 0.1)
+        with pytest.raises(ValueError, match="empty"):
+            depth_profile(model, batch)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))

@@ -19,6 +19,15 @@ def build():
     return plain_mlp(6, 64, inputs=16)
 def nothing():
     return 3
+def broken():
+    network = build()
+    with torch.no_grad():
+        next(network.parameters())[0] = float("nan")
+    return network
+def divides():
+    return Divides()
+def silent():
+    return torch.nn.Sequential(torch.nn.Linear(16, 3), torch.nn.ReLU())
 def needs(depth):
     return plain_mlp(depth, 64, inputs=16)
 class Summed(torch.nn.Module):
@@ -27,6 +36,9 @@ class Summed(torch.nn.Module):
         self.network = build()
     def forward(self, x):
         return self.network(x).sum()
+class Divides(torch.nn.Module):
+    def forward(self, x):
+        return 1 / 0
 three = 3
 """
 
@@ -48,6 +60,9 @@ def folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "words.npz", x=np.full((20, 4, 4), "a"), y=labels)
     images = np.random.default_rng(1).standard_normal((20, 2, 2))
     np.savez(tmp_path / "small.npz", x=images, y=labels)
+    np.savez(tmp_path / "gaps.npz", x=images, y=labels * 10**12)
+    np.savez(tmp_path / "alike.npz", x=images, y=labels * 0)
+    np.savez(tmp_path / "bright.npz", x=np.abs(images) * 1e300, y=labels)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
@@ -114,6 +129,14 @@ def test_train_takes_your_own_images(folder, capsys):
         (["solve", "--rate", "lots"], "--rate"),
         (["solve", "--rate", "0.4"], "0.391"),
         (["solve", "--theta", "-1"], "theta"),
+        (["solve", "--rate", "1e-9"], "farther from 0 and 0.39"),
+        (["solve", "--tau", "1e9"], "between 0 and 3.112e-08"),
+        ([*CHECK, "spikeinit_test_model:silent"], "no spiking neuron that is known"),
+        ([*CHECK, "spikeinit_test_model:silent", "--init"], "neurons={MyLIF"),
+        ([*CHECK, "spikeinit_test_model:divides", "--init"], "ZeroDivisionError"),
+        (["train", "--data", "gaps.npz"], "numbered from 0"),
+        (["train", "--data", "alike.npz"], "1 different labels"),
+        (["train", "--data", "bright.npz"], "single precision"),
         (["solve", "--theta", "1e-320"], "theta"),
         (["solve", "--reset", "never"], "reset"),
         ([*CHECK, "no_such_module:build"], "no_such_module"),
@@ -195,3 +218,18 @@ def test_the_scale_of_blocks_falls_with_their_number():
     found = [_block_scale(f"deep_ms_resnet:{depth}") for depth in (7, 101, 201, 1000)]
     assert found == pytest.approx([1, 1, 0.5, 50 / 499])
     assert _block_scale("plain_mlp:500") == _block_scale("vgg9_snn") == 1
+
+
+def test_a_loss_that_runs_away_is_told(folder, capsys):
+    arguments = ["--model", "deep_ms_resnet:7", "--steps", "3", "--lr", "1e30"]
+    assert run(["spikeinit", "train", *arguments]) == 0
+    assert "ran away: take a lower --lr" in capsys.readouterr().err
+
+
+def test_weights_that_are_not_finite_are_named(folder, capsys):
+    words = ["spikeinit", CHECK[0], "spikeinit_test_model:broken", *CHECK[1:]]
+    assert run(words) == 2
+    told = capsys.readouterr().err
+    assert "weight holds NaN or infinite numbers" in told
+    assert not (folder / "p.csv").exists()
+    assert run([*words, "--init"]) == 0

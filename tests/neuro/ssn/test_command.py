@@ -209,3 +209,19 @@ def test_the_halves_of_a_report_share_no_pixel(folder):
 def test_where_results_go_is_looked_at_before_learning(folder, tmp_path, capsys):
     (tmp_path / "e.npz").mkdir()
     assert "is a folder" in refused(capsys, "fit", folder / "in", "-o", tmp_path / "e.npz")
+
+
+def test_patches_of_another_scale_are_noted_and_none_are_refused(folder, tmp_path, capsys):
+    x = np.random.default_rng(0).random((4, 64))
+    command = ["ssn", "encode", str(folder / "encoder.npz"), str(tmp_path / "x.npy")]
+    for scale, noted in ((1.0, False), (9.0, True)):
+        np.save(tmp_path / "x.npy", scale * x)
+        assert run([*command, "-o", str(tmp_path / "c.npy")]) == 0
+        assert ("which are taken as they are" in capsys.readouterr().err) == noted
+    np.save(tmp_path / "x.npy", x[:0])
+    told = refused(capsys, *command[1:], "-o", tmp_path / "c.npy")
+    assert "holds no patches" in told
+    (tmp_path / "x.npy").write_text("no array")
+    told = refused(capsys, *command[1:], "-o", tmp_path / "c.npy")
+    assert "numpy.save" in told
+    assert "pickle" not in told

@@ -325,6 +325,8 @@ def test_bad_contrasts_are_told(encoder, patches, contrast, told):
         ({"J": (1.0, -1.0, 1.0, 1.0)}, "expected four totals >= 0"),
         ({"tau": (20.0, 0.0)}, "expected two times > 0"),
         ({"n_iter": -1}, "n_iter=-1"),
+        ({"lateral": "no"}, "lateral='no'"),
+        ({"rules": 3}, "rules=3"),
         ({"contrast_range": (0.0, 1.0)}, "expected two numbers, 0 < lowest <= highest"),
         ({"gain": 0.0}, "gain=0"),
         ({"gain": np.inf}, "gain=inf: expected a number > 0 in mV"),

@@ -36,5 +36,10 @@ def test_bad_images_are_told(tmp_path):
         grid_patches(np.ones((5, 9)), 6, 1)
     with pytest.raises(ValueError, match="empty nearly everywhere"):
         draw_patches([np.ones((9, 9))], 3, 4, np.random.default_rng(0))
+    for arguments, said in (((4, -3), "count=-3"), ((0, 4), "size=0")):
+        with pytest.raises(ValueError, match=said):
+            draw_patches([np.eye(9)], *arguments, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="no images"):
+        draw_patches([], 3, 4, np.random.default_rng(0))
     with pytest.raises(FileNotFoundError, match="give a folder of images"):
         image_files(tmp_path / "none")

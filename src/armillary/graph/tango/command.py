@@ -88,6 +88,11 @@ def train(
     chosen = tuple(part.strip() for part in features.split(",") if part.strip())
     columns = Columns(node_id, graph_column, target, chosen, directed, task)
     data = _read(graph, nodes, columns)
+    if data.blanks:
+        output.console().note(
+            f"{task}s whose {target} reads {' or '.join(data.blanks)} are taken for unlabelled; if "
+            "that is a class, write another word for it"
+        )
     y, known, what = _labels(data, task, target, kind)
     model = SklearnTango(
         hidden, layers, epochs=epochs, lr=lr, dropout=dropout, backbone=backbone, random_state=seed
@@ -192,6 +197,12 @@ def trace(
         f"{float(found.energy[-1].sum()):.6g}, rising steps {int(found.rising.sum())}, largest "
         f"|cosine| {float(found.cosine.abs().max()):.1e} -> {out}"
     )
+    lost = int((~found.energy.isfinite()).any(0).sum())
+    if lost:
+        output.console().note(
+            f"warning: the energies of {lost} of {graphs} graphs are not finite: their features "
+            "lie far outside of those that were learnt from, and nothing can be told of their steps"
+        )
 
 
 def _chart(rows: list[list[Any]]) -> dict[str, Any]:
@@ -234,8 +245,8 @@ def _labels(data: Dataset, task: str, target: str, kind: str) -> tuple[Any, Any,
     y, what = targets_as(data.targets, known, kind)
     if y.dtype.kind != "f" and len(np.unique(y[known])) == 1:
         raise ValueError(
-            f"every labelled {task} is of the class {y[known][0]!r}: nothing tells classes apart, "
-            "two are needed at least"
+            f"every labelled {task} is of the class {str(y[known][0])!r}: nothing tells classes "
+            "apart, two are needed at least"
         )
     return y, known, what
 

@@ -297,9 +297,11 @@ class SklearnTango(BaseEstimator):
         self.model_.eval()
         with torch.no_grad():
             if not many:
-                return _run(self.model_, found[0])
+                return _finite(_run(self.model_, found[0]), "node")
             parts = [_run(self.model_, b) for b, _ in batches(found, self.batch_size)]
-        return torch.cat(parts) if parts else torch.empty(0, self.model_.decoder.out_features)
+        if not parts:
+            return torch.empty(0, self.model_.decoder.out_features)
+        return _finite(torch.cat(parts), "graph")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -314,6 +316,18 @@ def _run(model: Tango, graph: Graph) -> Tensor:
         graph.x, graph.edge_index, graph.edge_attr, graph.batch,
         edge_weight=graph.edge_weight, num_graphs=graph.num_graphs,
     )  # fmt: skip
+
+
+def _finite(out: Tensor, what: str) -> Tensor:
+    """Outputs, if they are numbers: the largest of NaNs would pass for a class."""
+    bad = (~torch.isfinite(out)).any(1).nonzero()
+    if len(bad):
+        raise ValueError(
+            f"the output of {what} {int(bad[0])} is not finite: features lie far outside of those "
+            "that were learnt from, or the weights ran away in training; look at the features, or "
+            "train with a lower lr"
+        )
+    return out
 
 
 def _is_sequence(graphs: Any) -> bool:

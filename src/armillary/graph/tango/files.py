@@ -34,6 +34,7 @@ class Dataset:
         features: (d,) names of the channels.
         targets: (N,) or (G,) values or labels, None or NaN where unknown; or None.
         names: (G,) names of the graphs; empty: their numbers.
+        blanks: words other than nothing that a table has for a missing target, such as NA.
     """
 
     graph: Graph
@@ -41,6 +42,7 @@ class Dataset:
     features: list[str]
     targets: NDArray[Any] | None
     names: list[str] = dataclasses.field(default_factory=list)
+    blanks: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def graphs(self) -> list[Graph]:
@@ -118,10 +120,9 @@ def read(path: Path, nodes: Path | None, columns: Columns) -> Dataset:
 
 
 def _tables(path: Path, nodes: Path | None, columns: Columns) -> Dataset:
-    pandas = require("pandas", what="tango", extra="graph")
     if nodes is None:
         raise ValueError("a .csv of edges needs --nodes, the table of nodes with their features")
-    edges, table = pandas.read_csv(path), pandas.read_csv(nodes)
+    edges, table = _csv(path, "source", "target"), _csv(nodes, columns.node)
     for name in ("source", "target"):
         if name not in edges.columns:
             raise ValueError(
@@ -133,12 +134,43 @@ def _tables(path: Path, nodes: Path | None, columns: Columns) -> Dataset:
             f"{nodes.name} has no column {columns.node!r} of node names; it has "
             f"{', '.join(map(str, table.columns[:12]))}: name it with --id"
         )
-    names = table[columns.node].astype(str).tolist()
-    ends = _places(names, edges["source"].astype(str), edges["target"].astype(str), path.name)
+    names = table[columns.node].tolist()
+    if "" in names:
+        raise ValueError(
+            f"{nodes.name}: {columns.node!r} is empty in data row {names.index('')} (counted from "
+            "0): every node needs a name"
+        )
+    ends = _places(names, edges["source"], edges["target"], path.name)
     weight = None
     if "weight" in edges.columns:
+        if edges["weight"].dtype.kind not in "iufb":
+            raise ValueError(f"{path.name}: the column weight holds text: give numbers")
         weight = torch.from_numpy(edges["weight"].to_numpy(dtype=np.float32, copy=True))
-    return _from_table(table.drop(columns=columns.node), names, ends, weight, columns)
+    found = _from_table(table.drop(columns=columns.node), names, ends, weight, columns)
+    return dataclasses.replace(found, blanks=_blanks(nodes, columns.target, found.targets))
+
+
+def _csv(path: Path, *named: str) -> Any:
+    """A table with a header line; columns of names are text as it stands, so that 007 stays 007."""
+    pandas = require("pandas", what="tango", extra="graph")
+    if not path.is_file():
+        raise FileNotFoundError(f"{str(path)!r}: there is no such file")
+    try:
+        return pandas.read_csv(path, converters=dict.fromkeys(named, str.strip))
+    except (ValueError, UnicodeError) as error:  # pandas' own are ValueErrors
+        raise ValueError(
+            f"{path.name} cannot be read as a table in UTF-8, by commas, with a header line: "
+            f"{error}"
+        ) from None
+
+
+def _blanks(path: Path, target: str, targets: NDArray[Any] | None) -> list[str]:
+    """Words in the place of a text target that pandas takes for nothing, such as NA and None."""
+    if targets is None or targets.dtype.kind in "iufb":
+        return []
+    pandas = require("pandas", what="tango", extra="graph")
+    raw = pandas.read_csv(path, usecols=[target], dtype=str, keep_default_na=False)[target]
+    return sorted(set(raw[np.asarray(pandas.isna(pandas.Series(targets)))].str.strip()) - {""})
 
 
 def _places(
@@ -199,7 +231,7 @@ def _from_table(
         batch = torch.from_numpy(codes)
         if bool((batch[ends[0]] != batch[ends[1]]).any()):
             raise ValueError("an edge joins nodes of two graphs: check --graph-column")
-    features, x = _features(table, columns, ends, len(names))
+    features, x = _features(table, columns, ends, names)
     targets = None
     if columns.target:
         targets = table[columns.target].to_numpy()
@@ -257,9 +289,10 @@ def _of_graphs(
 
 
 def _features(
-    table: Any, columns: Columns, ends: torch.Tensor, n: int
+    table: Any, columns: Columns, ends: torch.Tensor, names: list[str]
 ) -> tuple[list[str], torch.Tensor]:
     """Names of channels and (N, d) their values."""
+    n = len(names)
     left = [c for c in table.columns if c not in (columns.target, columns.graph)]
     numeric = [c for c in left if table[c].dtype.kind in "iufb"]
     chosen = list(columns.features) or numeric
@@ -276,7 +309,15 @@ def _features(
             raise ValueError(
                 f"feature {name!r} is not numeric: encode it as numbers, or leave it out"
             )
-    values = table[chosen].to_numpy(dtype=np.float32)
+    with np.errstate(over="ignore"):  # told below
+        values = table[chosen].to_numpy(dtype=np.float64).astype(np.float32)
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, name = bad[0][0], chosen[bad[0][1]]
+        raise ValueError(
+            f"feature {str(name)!r} is {table[name].iloc[row]} at node {names[row]!r}: fill gaps "
+            "and scale what leaves single precision, or name other columns with --features"
+        )
     return [str(name) for name in chosen], torch.from_numpy(values.copy())
 
 
@@ -290,6 +331,11 @@ def _arrays(path: Path) -> Dataset:
         raise ValueError(
             f"{path.name} has no {' and no '.join(missing)}; it holds "
             f"{', '.join(held) or 'nothing'}"
+        )
+    if held["x"].ndim != 2 or held["x"].dtype.kind not in "iufb":
+        raise ValueError(
+            f"{path.name}: x holds {held['x'].dtype} in the shape {held['x'].shape}; it must hold "
+            "numbers, (nodes, channels)"
         )
     for name in ("edge_index", "batch"):
         if name in held and held[name].dtype.kind not in "iu":
@@ -338,12 +384,23 @@ def _pyg(path: Path) -> Dataset:
     if isinstance(found, (list, tuple)):
         targets = None
         if all(g.y is not None for g in graphs):
-            targets = np.array([g.y.reshape(-1)[0].item() for g in graphs])  # pyright: ignore
+            targets = _one_each(path, [g.y.reshape(-1).numpy() for g in graphs])  # pyright: ignore
         for g in graphs:
             g.y = None
         return _numbered(joined(graphs), targets)
     y = graphs[0].y
     return _numbered(graphs[0], None if y is None else y.numpy())
+
+
+def _one_each(path: Path, rows: list[NDArray[Any]]) -> NDArray[Any]:
+    """(G, targets) of graphs that hold their own."""
+    for i, row in enumerate(rows):
+        if len(row) != len(rows[0]) or not len(row):
+            raise ValueError(
+                f"{path.name}: y of graph {i} holds {len(row)} values and that of graph 0 "
+                f"{len(rows[0])}: give each graph one, or as many as the others"
+            )
+    return np.stack(rows)
 
 
 def _containers() -> list[Any]:

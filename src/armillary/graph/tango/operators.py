@@ -137,7 +137,9 @@ class Segments:
             the last node, which have no nodes, are not seen.
 
     Raises:
-        ValueError: ``batch`` is not one number a node, or names more graphs than there are.
+        ValueError: ``batch`` is not one number a node, names more graphs than there are, or one
+            below 0.
+        TypeError: ``batch`` does not hold integers.
     """
 
     def __init__(
@@ -152,6 +154,12 @@ class Segments:
                 f"batch has the shape {tuple(batch.shape)}, x has {num_nodes} rows: batch gives "
                 "the graph of each node, one integer a row of x"
             )
+        if batch is not None and (batch.is_floating_point() or batch.dtype == torch.bool):
+            raise TypeError(f"batch holds {batch.dtype}; it must hold integers, graphs from 0")
+        if batch is not None and len(batch) and not torch.compiler.is_compiling():
+            lowest = int(batch.min())
+            if lowest < 0:
+                raise ValueError(f"batch names graph {lowest}: graphs count from 0")
         self.batch = batch
         named = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
         self.num_graphs = named if num_graphs is None else num_graphs

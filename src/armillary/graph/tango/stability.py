@@ -201,6 +201,7 @@ def _shortened(motion: Motion, ray: Ray, which: Tensor, repairs: Repairs) -> tup
     if bent is not None:
         room = 2 * (-ray.slope(start)).clamp(min=0) / bent.clamp(min=1e-30)
         needed = torch.log2(motion.step / room.clamp(min=1e-30)).ceil().clamp(1, _HALVINGS)
+        needed = needed.nan_to_num(nan=_HALVINGS)  # NaN as an integer is no count: endless halving
         halved = torch.where(which, needed.long(), halved)
     while True:
         k = motion.step * torch.exp2(-halved.to(start.energy.dtype))

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from armillary.neuro.spikeinit.adapters import Readers, set_surrogate
+from armillary.neuro.spikeinit.adapters import KNOWN, Readers, set_surrogate
 from armillary.neuro.spikeinit.solving import SpikeInitParams, solve, warn_if_unstable
 from armillary.neuro.spikeinit.theory import Method, Neuron, Surrogate
 from armillary.neuro.spikeinit.tracing import Call, trace
@@ -174,7 +174,8 @@ def init_(
     if not any(after.values()):
         raise ValueError(
             "no weight layer of the module is followed by a spiking neuron in this forward pass: "
-            "check sample and forward"
+            f"check sample and forward; known are {'; '.join(KNOWN)}, and your own classes by "
+            "neurons={MyLIF: lambda module: Neuron(kappa, lam, theta)}"
         )
     solved = _solve_each(calls, params, rate, method, surrogate)
     assigned = _roles(calls, after, residual, roles or {})

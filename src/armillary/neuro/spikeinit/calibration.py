@@ -61,7 +61,8 @@ def calibrate(
         One record a layer, in order.
 
     Raises:
-        ValueError: an argument is out of its range; a layer cannot reach the rate at any scale.
+        ValueError: an argument is out of its range, inputs are empty or not finite, or a layer
+            cannot reach the rate at any scale.
     """
     if not (isinstance(target_rate, (int, float)) and 0 < target_rate < 1):
         raise ValueError(f"target_rate={target_rate!r}: expected a rate between 0 and 1")
@@ -82,6 +83,11 @@ def calibrate(
             neuron = calls[name].neuron
             assert neuron is not None
             current = _input_of(calls[name].module, neuron, module, run)
+            if not current.numel() or not bool(torch.isfinite(current).all()):
+                raise ValueError(
+                    f"batch: what it gives the neurons {name} is empty, or holds NaN or infinite "
+                    "numbers: give finite inputs, and look for weights that are not finite"
+                )
             before = _rate(neuron, current, 1.0)
             scale = _scale_for(neuron, current, float(target_rate), layer)
             with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import tempfile
 from collections.abc import Callable
@@ -131,7 +132,13 @@ def check(
         """What the network itself raises on this batch, in a line."""
         try:
             return work()
-        except (RuntimeError, IndexError, KeyError, AttributeError) as error:
+        except (
+            RuntimeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            AssertionError,
+        ) as error:
             raise ValueError(
                 f"model {model!r} does not run on --input {str(inputs)!r} of the shape "
                 f"{tuple(batch.shape)}: {_line(error)}"
@@ -142,6 +149,12 @@ def check(
 
     torch.manual_seed(seed)
     network = _build(model)
+    for name, weight in () if init else network.named_parameters():
+        if not bool(torch.isfinite(weight).all()):
+            raise ValueError(
+                f"model {model!r}: {name} holds NaN or infinite numbers, so that no layer says "
+                "anything: mend it, or draw weights anew with --init"
+            )
     if init:
         generator = torch.Generator().manual_seed(seed)
         wanted = 0.1 if rate is None else rate
@@ -253,6 +266,8 @@ def train(
         network, x, y, recipe, seed, progress=lambda batches: output.progress(batches, "training")
     )
     right = accuracy(network, x_test, y_test)
+    if not math.isfinite(losses[-1]) or losses[-1] > 100 * max(1.0, losses[0]):
+        output.console().note(f"the loss ran away: take a lower --lr than {lr:g}")
     tail = losses[-10:]
     output.console().print(
         f"{steps} steps, loss {sum(tail) / len(tail):.3f}, accuracy {100 * right:.1f} % of "
@@ -432,8 +447,18 @@ def _own_images(path: Path) -> tuple[Any, Any]:
             f"--data {str(path)!r}: x has the shape {x.shape} and y {y.shape} of {y.dtype}; "
             "expected (n, height, width) and (n,) whole numbers, n >= 10"
         )
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32)
     if not np.isfinite(x).all() or y.min() < 0:
-        raise ValueError(f"--data {str(path)!r}: x must be finite, y at least 0")
+        raise ValueError(
+            f"--data {str(path)!r}: x must be finite in single precision, y at least 0"
+        )
+    different = len(np.unique(y))
+    if different < 2 or int(y.max()) >= len(y):
+        raise ValueError(
+            f"--data {str(path)!r}: y holds {different} different labels, the largest is "
+            f"{y.max()}; expected two classes at least, numbered from 0"
+        )
     return x, y
 
 

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from armillary.models import profile_layers
-from armillary.neuro.spikeinit.adapters import Readers, Recognised, recognise, reset_states
+from armillary.neuro.spikeinit.adapters import (
+    KNOWN,
+    Readers,
+    Recognised,
+    recognise,
+    reset_states,
+)
 from armillary.neuro.spikeinit.theory import max_rate, slope_of
 
 if TYPE_CHECKING:
@@ -44,7 +50,7 @@ def depth_profile(
         applies).
 
     Raises:
-        ValueError: no spiking neuron ran.
+        ValueError: there is no spiking neuron, none ran, or ``batch`` is empty or not finite.
         UnsupportedNeuron: a spiking neuron of an unknown kind.
     """
     found = {
@@ -52,6 +58,13 @@ def depth_profile(
         for name, part in module.named_modules()
         if (neuron := recognise(name, part, neurons)) is not None
     }
+    if not found:
+        raise ValueError(
+            f"the module has no spiking neuron that is known: known are {'; '.join(KNOWN)}, and "
+            "your own classes by neurons={MyLIF: lambda module: Neuron(kappa, lam, theta)}"
+        )
+    if isinstance(batch, Tensor) and not (batch.numel() and bool(torch.isfinite(batch).all())):
+        raise ValueError("batch is empty, or holds NaN or infinite numbers: give finite inputs")
 
     def run(m: nn.Module) -> Tensor:
         answer = m(batch) if forward is None else forward(m, batch)

@@ -16,6 +16,7 @@ from armillary.neuro.spikeinit.theory import (
     Surrogate,
     UnstableRate,
     find_root,
+    max_rate,
     slope_of,
     stable_rate,
     static_drive,
@@ -111,7 +112,16 @@ def solve(
         rate = stable_rate(neuron) if neuron.has_steady_state else 0.1
     if method == "auto":
         method = "moments" if neuron.has_steady_state else "sim"
-    return _solve(neuron, float(rate), None if T is None else int(T), surrogate, method)
+    try:
+        return _solve(neuron, float(rate), None if T is None else int(T), surrogate, method)
+    except ValueError as error:
+        if "different signs" not in str(error):
+            raise
+        limit = f" and {max_rate(neuron.kappa):.6g}" if neuron.has_steady_state else ""
+        raise ValueError(
+            f"rate={rate!r}: no weights and surrogate were found for so extreme a rate: take one "
+            f"farther from 0{limit}"
+        ) from None
 
 
 @lru_cache(maxsize=256)

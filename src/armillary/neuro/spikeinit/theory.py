@@ -140,7 +140,7 @@ def steady_state(neuron: Neuron, rate: float) -> SteadyState:
     limit = max_rate(neuron.kappa)
     if not 0 < rate < limit:
         raise ValueError(
-            f"rate={rate!r}: expected between 0 and {limit:.3f}, the rate at endless drive for "
+            f"rate={rate!r}: expected between 0 and {limit:.4g}, the rate at endless drive for "
             f"kappa={neuron.kappa:g}; a lower rate, or a smaller kappa, is needed"
         )
     return _at(neuron, -float(ndtri(rate)))

@@ -273,7 +273,9 @@ def _patches(source: Path, side: int, cut) -> NDArray[np.float64]:
     try:
         found = np.load(source, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{str(source)!r} is no .npy array of numbers: {error}") from error
+        raise ValueError(
+            f"{str(source)!r} is no .npy array of numbers: write it with numpy.save"
+        ) from error
     if found.ndim == 3:
         found = found.reshape(len(found), -1)
     if found.ndim != 2 or found.shape[1] != side * side:
@@ -281,6 +283,8 @@ def _patches(source: Path, side: int, cut) -> NDArray[np.float64]:
             f"{str(source)!r} has the shape {found.shape}: expected (n, {side * side}) or "
             f"(n, {side}, {side}), as the encoder learned"
         )
+    if not len(found):
+        raise ValueError(f"{str(source)!r} holds no patches: its shape is {found.shape}")
     return _pixels(found, source)
 
 
@@ -302,6 +306,12 @@ def _pixels(found: NDArray, source: Path) -> NDArray[np.float64]:
         raise ValueError(
             f"{str(source)!r} holds {found.dtype} numbers: expected floats in [0, 1], uint8 or "
             "uint16"
+        )
+    low, high = (float(found.min()), float(found.max())) if np.isfinite(found).all() else (0.0, 1.0)
+    if high - low > 2:
+        output.console().note(
+            f"warning: {source} holds floats from {low:g} to {high:g}, which are taken as they "
+            "are; patches are learned in [0, 1]: bring them to that range, or save uint8"
         )
     return found.astype(np.float64)
 

@@ -98,8 +98,14 @@ def draw_patches(
         empty: the standard deviation up to which a patch is empty.
 
     Raises:
-        ValueError: an image is smaller than a patch, or nearly all of it is empty.
+        ValueError: an image is smaller than a patch, or nearly all of it is empty; there is no
+            image, or ``size`` or ``count`` is below 1.
     """
+    if not len(images):
+        raise ValueError("no images were given: give at least one")
+    for name, value in (("size", size), ("count", count)):
+        if value < 1:
+            raise ValueError(f"{name}={value!r}: expected a whole number >= 1")
     shares = np.full(len(images), count // len(images))
     shares[rng.permutation(len(images))[: count % len(images)]] += 1
     found = [

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from armillary.neuro.ssn.network import Rules
+
 
 def check_settings(encoder: Any) -> None:
     """Refuse settings of an encoder that are out of their range.
@@ -26,6 +28,8 @@ def check_settings(encoder: Any) -> None:
         "gain": not all(v > 0 for v in _numbers([encoder.gain])),
         "n_iter": not _whole(encoder.n_iter, 0),
         "contrast_range": len(span) != 2 or not 0 < span[0] <= span[1],
+        "lateral": not isinstance(encoder.lateral, bool | np.bool_),
+        "rules": not (encoder.rules is None or isinstance(encoder.rules, Rules)),
     }
     accepted = {
         "n_exc": "at least 2 units", "n_inh": "at least 1 unit", "n": "a number >= 1",
@@ -33,6 +37,7 @@ def check_settings(encoder: Any) -> None:
         "J": "four totals >= 0: EE, EI, IE, II", "gain": "a number > 0 in mV",
         "n_iter": "a number of batches >= 0",
         "contrast_range": "two numbers, 0 < lowest <= highest",
+        "lateral": "True or False", "rules": "None or Rules",
     }  # fmt: skip
     for name, bad in wrong.items():
         if bad:
