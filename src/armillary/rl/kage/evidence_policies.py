@@ -242,8 +242,12 @@ def _reinforced(cell: Cell) -> Reinforced:
     x = cell.case.x
     settings = ppo.Settings(
         total_steps=int(x["steps"]),
-        envs=64,
-        steps=128,
+        envs=32,
+        steps=64,
+        minibatches=4,
+        epochs=4,
+        learning_rate=1e-3,
+        gamma=0.97,
         reward_scale=0.1,
         net=PixelNet((16, 16), 64),
     )
