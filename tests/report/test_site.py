@@ -388,3 +388,24 @@ def test_two_runs_of_one_profile_keep_both_their_rows(
         "m-own-quick-2-rows.csv",
     }
     assert len(seeds) == 2
+
+
+def test_committed_pictures_stand_on_their_method_s_page(
+    tmp_path: Path, samples: list[Bundle], methods: list[Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "evidence" / "tango" / "pictures"
+    folder.mkdir(parents=True)
+    (folder / "sheet.png").write_bytes(b"a picture")
+    listed = [{"file": "sheet.png", "title": "Both <looks>", "alt": 'a "ground"'}]
+    (folder / "index.json").write_text(json.dumps(listed), "utf-8")
+    monkeypatch.setattr("armillary.evidence.bundle.committed_folder", lambda: tmp_path / "evidence")
+    out = report.build(samples, tmp_path / "o", slugs=["tango"], methods=methods, broken=[]).parent
+    assert (out / "pictures" / "tango-sheet.png").read_bytes() == b"a picture"
+    page = _read(out / "methods" / "tango.html")
+    assert "../pictures/tango-sheet.png" in page.links
+    assert "Both <looks>" in page.text
+    assert "pictures" in page.ids
+    (folder / "sheet.png").unlink()
+    with pytest.raises(ValueError, match=r"not there: sheet\.png"):
+        report.build(samples, tmp_path / "o", slugs=["tango"], methods=methods, broken=[])
+    assert (out / "pictures" / "tango-sheet.png").is_file()

@@ -23,6 +23,9 @@ verdict ``none`` and no bounds; no object of another claim depends on it.
 ``rows.csv.gz`` has one line a metric of a measurement, in the columns of `ROW_COLUMNS`; a
 measurement without a value has one line whose ``metric`` and ``value`` are empty.
 
+Where a method's claims are about what one sees, ``pictures/`` lies beside them: .png files, and an
+``index.json`` that lists them as ``[{file, title, alt}]``.
+
 ``environment.json`` holds the machine, the versions, the settings of the run and, under
 ``experiments``, what the rows' names mean: ``{id: {title, unit, timed, metrics: [{name, unit,
 better}], contenders: [{name, required}], cases: [{name, x}]}}``.
@@ -155,3 +158,41 @@ def committed(slug: str) -> Bundle | None:
     if folder is None or not (folder / slug / "claims.json").is_file():
         return None
     return Bundle.read(folder / slug, committed=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture that is committed beside a method's evidence.
+
+    Attributes:
+        file: the .png.
+        title: what stands above it.
+        alt: what it shows, in words.
+    """
+
+    file: Path
+    title: str
+    alt: str
+
+
+def pictures(slug: str) -> list[Picture]:
+    """The committed pictures of a method, in their order.
+
+    Raises:
+        ValueError: the list is not readable, or names a file that is not there.
+    """
+    home = committed_folder()
+    if home is None or slug not in {path.name for path in home.iterdir()}:
+        return []
+    folder = home / slug / "pictures"
+    if not (folder / "index.json").is_file():
+        return []
+    try:
+        listed = json.loads((folder / "index.json").read_text("utf-8"))
+        found = [Picture(folder / Path(p["file"]).name, p["title"], p["alt"]) for p in listed]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{str(folder)!r} holds no readable list of pictures: {error}") from error
+    absent = [picture.file.name for picture in found if not picture.file.is_file()]
+    if absent:
+        raise ValueError(f"{str(folder)!r} lists pictures that are not there: {', '.join(absent)}")
+    return found

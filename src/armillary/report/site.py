@@ -1,7 +1,7 @@
 """The site as a folder: built aside, then put in place, so that it is whole or as it was.
 
-The folder holds ``index.html``, ``methods/<slug>.html``, ``data/*-rows.csv``, ``assets/`` and a
-marker file; only a folder with that marker is ever replaced.
+The folder holds ``index.html``, ``methods/<slug>.html``, ``data/*-rows.csv``, ``pictures/``,
+``assets/`` and a marker file; only a folder with that marker is ever replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary import __version__, catalog
-from armillary.evidence.bundle import Bundle, rows_to_csv_gz
+from armillary.evidence.bundle import Bundle, pictures, rows_to_csv_gz
 from armillary.output.files import finite, write_bytes, write_text
 from armillary.report import charts, formats, packing, views
 from armillary.report.views import MethodView, Run
@@ -208,11 +208,22 @@ def _write_pages(
                 root="../",
                 view=view,
                 runs=runs,
+                pictures=_pictures(view.slug, folder / "pictures"),
                 forests={claim.id: charts.forests(claim.results) for claim in view.claims},
                 before=shown[at - 1] if at else None,
                 after=shown[at + 1] if at + 1 < len(shown) else None,
             ),
         )
+
+
+def _pictures(slug: str, folder: Path) -> list[dict[str, str]]:
+    """The committed pictures of a method, copied beside the pages."""
+    shown = []
+    for picture in pictures(slug):
+        name = f"{slug}-{picture.file.name}"
+        write_bytes(folder / name, picture.file.read_bytes())
+        shown.append({"file": name, "title": picture.title, "alt": picture.alt})
+    return shown
 
 
 @dataclasses.dataclass(frozen=True)

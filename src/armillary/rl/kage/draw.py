@@ -17,7 +17,8 @@ that nothing is scattered into a frame and no picture is kept in a state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -40,6 +41,9 @@ from armillary.rl.kage.params import (
 )
 from armillary.rl.kage.world import Latent
 
+#: Layers of one kind up to this number are compiled one by one, more of them as a loop: a program
+#: of forty layers in a row takes minutes to compile.
+UNROLLED = 2
 #: What an `index` observation says of a pixel.
 KINDS = ("background", "distractor", "ground", "character", "follower", "agent")
 
@@ -50,6 +54,26 @@ class Layer(NamedTuple):
     mask: jax.Array
     colour: jax.Array
     kind: int
+
+
+class Stack(NamedTuple):
+    """So many layers of one kind, the last one on top; ``layer(i)`` gives one of them."""
+
+    count: int
+    layer: Callable[[int | jax.Array], Layer]
+
+    def over(self, shown: jax.Array, what: Callable[[Layer], jax.Array]) -> jax.Array:
+        """A plane with ``what`` of each layer put where its mask says."""
+
+        def put(i: int | jax.Array, shown: jax.Array) -> jax.Array:
+            layer = self.layer(i)
+            return jnp.where(layer.mask, what(layer), shown)
+
+        if self.count > UNROLLED:
+            return jax.lax.fori_loop(0, self.count, put, shown)
+        for i in range(self.count):
+            shown = put(i, shown)
+        return shown
 
 
 class Canvas(NamedTuple):
@@ -134,14 +158,14 @@ class Painter(NamedTuple):
     def kinds(self) -> jax.Array:
         """What each pixel shows, (H, W) uint8: an index into `KINDS`; no filter applies."""
         kind = jnp.zeros((self.caps.height, self.caps.width), jnp.uint8)
-        for layer in self._layers(self._canvas(interleaved=False)):
-            kind = jnp.where(layer.mask, jnp.uint8(layer.kind), kind)
+        for stack in self._stacks(self._canvas(interleaved=False)):
+            kind = stack.over(kind, lambda layer: jnp.uint8(layer.kind))
         return kind
 
     def _painted(self, canvas: Canvas) -> jax.Array:
         shown = self._background(canvas)
-        for layer in self._layers(canvas):
-            shown = jnp.where(layer.mask, layer.colour, shown)
+        for stack in self._stacks(canvas):
+            shown = stack.over(shown, lambda layer: layer.colour)
         return shown
 
     # What covers a pixel ------------------------------------------------------------------------
@@ -158,25 +182,29 @@ class Painter(NamedTuple):
         column, channel = np.divmod(np.arange(3 * self.caps.width), 3)
         return Canvas(ys, xs[column], channel, merged)
 
-    def _layers(self, canvas: Canvas) -> Iterator[Layer]:
+    def _stacks(self, canvas: Canvas) -> Iterator[Stack]:
         look, caps = self.look, self.caps
-        for i in range(caps.distractors):
-            colour = canvas.tint(self.visual.distractor_colours, look.drift_kind[i, 1])
-            yield Layer(self._distractor(canvas, i), colour, 1)
-        yield Layer(
-            self._ground(canvas), canvas.tint(self.visual.ground_colours, self.look.ground), 2
-        )
+        yield self._distractors(canvas)
+        ground = canvas.tint(self.visual.ground_colours, look.ground)
+        yield Stack(1, lambda i: Layer(self._ground(canvas), ground, 2))
         camera = jnp.round(self.world.camera_x).astype(jnp.int32)
         walking = frame_of(self.visual.npc_fps, self.world.time, FRAMES)
-        for i in range(caps.npcs):
+
+        def npc(i: int | jax.Array) -> Layer:
             x = look.npc_x[i].astype(jnp.int32)
             place = x - camera, look.npc_y[i]
-            yield self._character(canvas, look.npc_skin[i], *place, walking, 3, x > 0)
+            return self._character(canvas, look.npc_skin[i], *place, walking, 3, x > 0)
+
+        yield Stack(caps.npcs, npc)
         agent = self._agent_column()
-        for i in range(caps.stickies):
+
+        def sticky(i: int | jax.Array) -> Layer:
             skin, place = look.sticky_skin[i], (agent + look.sticky_x[i], look.sticky_y[i])
-            yield self._character(canvas, skin, *place, walking, 4, skin >= 0)
-        yield from self._agent(canvas)
+            return self._character(canvas, skin, *place, walking, 4, skin >= 0)
+
+        yield Stack(caps.stickies, sticky)
+        for layer in self._agent(canvas):
+            yield Stack(1, lambda i, layer=layer: layer)
 
     def _agent_column(self) -> jax.Array:
         return jnp.round(self.world.x - self.world.camera_x).astype(jnp.int32)
@@ -202,13 +230,19 @@ class Painter(NamedTuple):
         height = (end - first).astype(row).reshape(-1)[at]
         return (canvas.ys.astype(row)[:, None] - start) < height
 
-    def _distractor(self, canvas: Canvas, i: int) -> jax.Array:
-        shape, _, size = (self.look.drift_kind[i, j].astype(jnp.int32) for j in range(3))
-        x, y, angle = (self.look.drift[i, j] for j in (0, 1, 4))
-        radius = size / 2
+    def _distractors(self, canvas: Canvas) -> Stack:
+        kind, drift = self.look.drift_kind.astype(jnp.int32), self.look.drift
+        radius = kind[:, 2] / 2
         # KAGE-Bench draws an ellipse of 0.5 x 0.3 of the size.
-        words = shapes.patch(shape, radius, 0.6 * radius, angle, jnp)
-        return _centred(canvas, words, x, y, i < self.visual.distractor_count)
+        turned = jax.vmap(functools.partial(shapes.patch, xp=jnp))
+        words = turned(kind[:, 0], radius, 0.6 * radius, drift[:, 4])
+
+        def distractor(i: int | jax.Array) -> Layer:
+            colour = canvas.tint(self.visual.distractor_colours, kind[i, 1])
+            there = i < self.visual.distractor_count
+            return Layer(_centred(canvas, words[i], drift[i, 0], drift[i, 1], there), colour, 1)
+
+        return Stack(self.caps.distractors, distractor)
 
     def _character(
         self,

@@ -6,6 +6,8 @@ character) must be conditioned on; the gap is therefore taken with it fixed,
 
     policy_gap = mean over s visited under xi of TV(pi(. | o_{xi,z}(s)), pi(. | o_{xi',z'}(s)))
 
+where pi is the policy that acts: of one that takes the likeliest action, TV is 0 or 1.
+
 Configurations are inputs of compiled programs: pairs are sorted into at most three groups, each of
 which runs in one program, whatever the number of its configurations.
 """
@@ -117,16 +119,22 @@ class Program:
         self, weights: Any, states: KageState, params: KageParams, others: VisualParams
     ) -> jax.Array:
         """(K,) mean total variation to the actions under each of the other looks."""
-        here = jax.nn.softmax(logits(self.net, weights, self.kage.render_batch(states, params)))
+        here = self._acting(logits(self.net, weights, self.kage.render_batch(states, params)))
 
         def gap(visual: VisualParams) -> jax.Array:
             there = params.replace(visual=visual)  # pyright: ignore[reportAttributeAccessIssue]
             redrawn = jax.vmap(self._redress, in_axes=(0, None))(states, visual)
             frames = self.kage.render_batch(redrawn, there)
-            other = jax.nn.softmax(logits(self.net, weights, frames))
+            other = self._acting(logits(self.net, weights, frames))
             return 0.5 * jnp.abs(here - other).sum(-1).mean()
 
         return jax.lax.map(gap, others)
+
+    def _acting(self, scores: jax.Array) -> jax.Array:
+        """Probabilities of the actions that are taken, of (n, 8) scores."""
+        if self.greedy:
+            return jax.nn.one_hot(scores.argmax(-1), scores.shape[-1])
+        return jax.nn.softmax(scores)
 
     def _redress(self, state: KageState, visual: VisualParams) -> KageState:
         """The same world under another look, drawn from the same visual key."""

@@ -2,10 +2,14 @@
 
 Order: preset, brightness, contrast, gamma, saturation and hue, temperature, jitter, blur, sharpen,
 pixelate, Gaussian noise, Poisson noise, vignette, radial light; then whole numbers; then lights.
-Only those among the program's features are compiled; among them a neutral value changes nothing.
+Only those among the program's features are compiled; of these, one whose value is neutral is
+passed over when the program runs: its condition hangs on the configuration alone, so that it stays
+a branch when environments are run in a batch.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +66,11 @@ def apply(
         image = _shading(image, visual, caps)
         frame = packed(image)
     if caps.lights:
-        frame = packed(planes(frame) + _lights(look, visual, caps))
+        frame = _where(
+            visual.light_count > 0,
+            lambda word: packed(planes(word) + _lights(look, visual, caps)),
+            frame,
+        )
     return frame
 
 
@@ -131,19 +139,29 @@ def saturation_and_hue(
     return _clip(255.0 * jnp.stack([channel(5.0), channel(3.0), channel(1.0)]))
 
 
+def _where(
+    active: jax.Array | bool, change: Callable[[jax.Array], jax.Array], image: jax.Array
+) -> jax.Array:
+    """The image, changed where that is active at all."""
+    return jax.lax.cond(active, change, lambda same: same, image)
+
+
 def _photometric(image: jax.Array, visual: VisualParams, caps: StaticCaps) -> jax.Array:
     if caps.has("brightness"):
-        image = brightness(image, visual.brightness)
+        image = _where(visual.brightness != 0.0, lambda x: brightness(x, visual.brightness), image)
     if caps.has("contrast"):
-        image = contrast(image, visual.contrast)
+        image = _where(visual.contrast != 1.0, lambda x: contrast(x, visual.contrast), image)
     if caps.has("gamma"):
-        image = gamma(image, visual.gamma)
+        image = _where(visual.gamma != 1.0, lambda x: gamma(x, visual.gamma), image)
     if caps.has("saturation", "hue"):
-        neutral = (visual.saturation == 1.0) & (visual.hue_shift == 0.0)
-        turned = saturation_and_hue(image, visual.saturation, visual.hue_shift)
-        image = jnp.where(neutral, image, turned)
+        turned = (visual.saturation != 1.0) | (visual.hue_shift != 0.0)
+        image = _where(
+            turned, lambda x: saturation_and_hue(x, visual.saturation, visual.hue_shift), image
+        )
     if caps.has("temperature"):
-        image = temperature(image, visual.temperature)
+        image = _where(
+            visual.temperature != 0.0, lambda x: temperature(x, visual.temperature), image
+        )
     return image
 
 
@@ -199,18 +217,22 @@ def _spatial(
 ) -> jax.Array:
     if caps.has("jitter"):
         seed = noise.stream(key, time, noise.JITTER)
-        mix = jnp.eye(3) + visual.jitter * noise.normal(seed, jnp.arange(9)).reshape(3, 3)
-        mix = mix / jnp.abs(mix).sum(axis=1, keepdims=True)
-        mixed = _clip(jnp.stack([sum(mix[c, i] * image[i] for i in range(3)) for c in range(3)]))
-        image = jnp.where(visual.jitter > 0, mixed, image)
+        image = _where(visual.jitter > 0, lambda x: _jitter(x, seed, visual.jitter), image)
     if caps.has("blur"):
-        image = blur(image, visual.blur)
+        image = _where(visual.blur > 0, lambda x: blur(x, visual.blur), image)
     if caps.has("sharpen"):
-        image = jnp.where(visual.sharpen > 0, sharpen(image, visual.sharpen), image)
+        image = _where(visual.sharpen > 0, lambda x: sharpen(x, visual.sharpen), image)
     if pixelates_late(caps):
         rows, columns = image.shape[1:]
         image = image[:, coarse(rows, visual.pixelate)][..., coarse(columns, visual.pixelate)]
     return image
+
+
+def _jitter(image: jax.Array, seed: jax.Array, amount: jax.Array) -> jax.Array:
+    """Channels mixed by a matrix near the unit matrix, whose rows' sizes sum to one."""
+    mix = jnp.eye(3) + amount * noise.normal(seed, jnp.arange(9)).reshape(3, 3)
+    mix = mix / jnp.abs(mix).sum(axis=1, keepdims=True)
+    return _clip(jnp.stack([sum(mix[c, i] * image[i] for i in range(3)) for c in range(3)]))
 
 
 # Noise and shading --------------------------------------------------------------------------------
@@ -221,15 +243,24 @@ def _stochastic(
 ) -> jax.Array:
     seed = noise.stream(key, time, noise.PIXELS)
     if caps.has("noise"):
-        rows, columns = image.shape[1:]
-        plane = jnp.arange(rows)[:, None] * columns + jnp.arange(columns)
-        index = jnp.arange(3)[:, None, None] * (rows * columns) + plane
-        image = _clip(image + visual.noise * noise.normal(seed, index))
+        image = _where(visual.noise > 0, lambda x: _gaussian(x, seed, visual.noise), image)
     if caps.has("poisson"):
-        scale = jnp.where(visual.poisson > 0, visual.poisson, 1.0)
-        counts = jax.random.poisson(jax.random.PRNGKey(seed.astype(jnp.uint32)), image * scale)
-        image = jnp.where(visual.poisson > 0, _clip(counts / scale), image)
+        image = _where(visual.poisson > 0, lambda x: _poisson(x, seed, visual.poisson), image)
     return image
+
+
+def _gaussian(image: jax.Array, seed: jax.Array, deviation: jax.Array) -> jax.Array:
+    rows, columns = image.shape[1:]
+    plane = jnp.arange(rows)[:, None] * columns + jnp.arange(columns)
+    index = jnp.arange(3)[:, None, None] * (rows * columns) + plane
+    return _clip(image + deviation * noise.normal(seed, index))
+
+
+def _poisson(image: jax.Array, seed: jax.Array, scale: jax.Array) -> jax.Array:
+    # Where the filter is off its branch may still be traced with a scale of 0.
+    scale = jnp.where(scale > 0, scale, 1.0)
+    counts = jax.random.poisson(jax.random.PRNGKey(seed.astype(jnp.uint32)), image * scale)
+    return _clip(counts / scale)
 
 
 def _distance(rows: int, columns: int) -> jax.Array:
@@ -247,12 +278,16 @@ def vignette(image: jax.Array, strength: jax.Array | float) -> jax.Array:
 
 def _shading(image: jax.Array, visual: VisualParams, caps: StaticCaps) -> jax.Array:
     if caps.has("vignette"):
-        image = vignette(image, visual.vignette)
+        image = _where(visual.vignette != 0.0, lambda x: vignette(x, visual.vignette), image)
     if caps.has("radial_light"):
-        fades = jnp.clip(1.0 - _distance(*image.shape[1:]) ** 1.5, 0.0, 1.0)
-        colour = jnp.asarray(visual.radial_colour)[:, None, None]
-        image = _clip(image + visual.radial_light * fades * colour)
+        image = _where(visual.radial_light != 0.0, lambda x: _radial(x, visual), image)
     return image
+
+
+def _radial(image: jax.Array, visual: VisualParams) -> jax.Array:
+    fades = jnp.clip(1.0 - _distance(*image.shape[1:]) ** 1.5, 0.0, 1.0)
+    colour = jnp.asarray(visual.radial_colour)[:, None, None]
+    return _clip(image + visual.radial_light * fades * colour)
 
 
 def _lights(look: Look, visual: VisualParams, caps: StaticCaps) -> jax.Array:
