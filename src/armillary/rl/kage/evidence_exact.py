@@ -143,7 +143,7 @@ KNOWN_AXIS = Experiment(
         "smoke": _suite_cases("layout", levels=2, stride=250),
         "quick": _suite_cases(*_ALL, levels=4, stride=50),
         "full": _suite_cases(*_ALL, levels=16, stride=5),
-        "long": _suite_cases(*_ALL, levels=16, stride=1),
+        "long": [],
     },
     setup=_pairs,
     contenders=(
@@ -257,7 +257,7 @@ SAME_WORLD = Experiment(
         "smoke": [],
         "quick": _with_checkout("a", levels=4),
         "full": _with_checkout("a", levels=16),
-        "long": _with_checkout("a", levels=64),
+        "long": [],
     },
     setup=lambda cell: None,
     contenders=(Contender("ours", _disagreement),),
@@ -304,7 +304,7 @@ _LOOKS = [Case(n) for n in ("circle on black", "picture and character", "everyth
 MEMORY = Experiment(
     id="memory",
     title="Bytes of one environment's state",
-    cases={"smoke": _LOOKS, "quick": _LOOKS, "full": _LOOKS, "long": _LOOKS},
+    cases={"smoke": _LOOKS, "quick": _LOOKS, "full": _LOOKS, "long": []},
     setup=_memory_caps,
     contenders=(
         Contender("ours", lambda caps, cell: {"state_bytes": state_bytes(caps)}),
@@ -419,7 +419,7 @@ COMPILATIONS = Experiment(
         "smoke": [Case("layout")],
         "quick": [Case("agent_appearance"), Case("background"), Case("layout")],
         "full": [*_EVERY, Case("filters"), Case("distractors")],
-        "long": [*_EVERY, Case("filters"), Case("distractors")],
+        "long": [],
     },
     setup=_configs,
     contenders=(

@@ -163,7 +163,7 @@ THROUGHPUT = Experiment(
         "smoke": _sizes(8, frames=16, physics=160, fewest=2),
         "quick": _sizes(64),
         "full": _sizes(1, 64, 1024),
-        "long": _sizes(1, 64, 1024),
+        "long": [],
     },
     setup=Engines,
     contenders=(
@@ -220,7 +220,7 @@ SCALING = Experiment(
         "smoke": [],
         "quick": [],
         "full": _sizes(1024, 2048, 4096, 8192),
-        "long": _sizes(1024, 2048, 4096, 8192, 16_384),
+        "long": [],
     },
     setup=Engines,
     contenders=(
@@ -247,7 +247,7 @@ ENGINES = Experiment(
         "smoke": [],
         "quick": [],
         "full": _sizes(64),
-        "long": _sizes(64, 1024),
+        "long": [],
     },
     setup=Engines,
     contenders=(
