@@ -13,6 +13,21 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+#: Ends a server's process group when the pipe from whoever started it closes, however that ended.
+_WATCH = """
+import os, sys, time
+sys.stdin.read()
+group = int(sys.argv[1])
+try:
+    os.killpg(group, 15)
+    for _ in range(50):
+        time.sleep(0.1)
+        os.killpg(group, 0)
+    os.killpg(group, 9)
+except ProcessLookupError:
+    pass
+"""
+
 
 def free_port() -> int:
     """A port of loopback that nobody listens at."""
@@ -22,7 +37,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A process that answers HTTP on loopback.
+    """A process that answers HTTP on loopback, and ends with the process that started it.
 
     Args:
         command: what to run; ``{port}`` stands for the port.
@@ -59,6 +74,12 @@ class Server:
         )
         if log is not None:
             out.close()  # pyright: ignore[reportAttributeAccessIssue]
+        self._watch = subprocess.Popen(
+            [sys.executable, "-ISc", _WATCH, str(self.process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         atexit.register(self.stop)
         self._wait(self.address + ready, seconds)
 
@@ -94,6 +115,9 @@ class Server:
                     continue
                 except ProcessLookupError:
                     break
+        if self._watch.stdin is not None:
+            self._watch.stdin.close()
+        self._watch.wait(10)
         atexit.unregister(self.stop)
 
 
