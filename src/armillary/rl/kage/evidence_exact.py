@@ -141,7 +141,7 @@ KNOWN_AXIS = Experiment(
     title="The world under both looks of all 34 pairs",
     cases={
         "smoke": _suite_cases("layout", levels=2, stride=250),
-        "quick": _suite_cases(*_ALL, levels=4, stride=50),
+        "quick": _suite_cases("agent_appearance", "distractors", "layout", levels=4, stride=50),
         "full": _suite_cases(*_ALL, levels=16, stride=5),
         "long": [],
     },
